@@ -1,0 +1,152 @@
+"""Compiles the sources of cukern: .cu with nvcc, .cpp with the C++ compiler, in parallel, only what changed.
+
+Objects lie in build/obj-<key>, where the key is of everything that is not a file of ours: compilers, flags,
+the versions of Python and NumPy. An object is fresh while it is newer than its source and every header of
+ours that the compiler's depfile names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolchain import Toolkit, host_only, required_toolkit
+
+ROOT = Path(__file__).resolve().parent.parent
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion"]
+LINK_LIBRARIES = ["-lpthread", "-ldl", "-lrt"]
+
+
+@dataclass
+class Compilation:
+    """What a build is made with: the compilers and whether CUDA takes part."""
+
+    cxx: list[str]
+    toolkit: Toolkit | None
+
+    @classmethod
+    def from_environment(cls, cxx: list[str]) -> Compilation:
+        return cls(cxx, None if host_only() else required_toolkit())
+
+
+def cuda_sources(with_cuda: bool) -> list[Path]:
+    """Return the sources under cuda/; those in cuda/src/cuda/ are left out of a host-only build."""
+    source = ROOT / "cuda/src"
+    paths = [*source.glob("*.cpp"), *(source / "host").glob("*.cpp")]
+    if with_cuda:
+        paths = [path for path in paths if path.name != "no_cuda.cpp"]
+        paths += [*(source / "cuda").glob("*.cpp"), *(source / "cuda").glob("*.cu")]
+    # The slowest to compile go first, so that no core waits for one of them at the end.
+    return sorted(paths, key=lambda path: (path.suffix != ".cu", "matmul" not in path.name, path.name))
+
+
+def target_flags() -> list[str]:
+    """Return nvcc's flags for CUKERN_CUDA_ARCHS: ``90``, ``80;90`` or ``all-major`` (the default)."""
+    targets = os.environ.get("CUKERN_CUDA_ARCHS", "all-major")
+    if targets in ("all-major", "all", "native"):
+        return [f"-arch={targets}"]
+    numbers = targets.split(";")
+    if not all(re.fullmatch(r"\d{2,3}[af]?", number) for number in numbers):
+        raise SystemExit(f"cukern: CUKERN_CUDA_ARCHS is {targets!r}; expected 90, 80;90 or all-major")
+    flags = [f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers]
+    # The newest as PTX too, for devices that come later.
+    newest = max(numbers, key=lambda number: int(re.sub(r"\D", "", number)))
+    return [*flags, f"-gencode=arch=compute_{newest},code=compute_{newest}"]
+
+
+def _command(build: Compilation, source: Path, extra: list[str]) -> list[str]:
+    includes = [f"-I{ROOT / 'cuda/include'}"]
+    if source.is_relative_to(ROOT / "cuda"):
+        includes.append(f"-I{ROOT / 'cuda/src'}")
+    werror = os.environ.get("CUKERN_WERROR") == "1"
+    if source.suffix == ".cu":
+        assert build.toolkit is not None
+        host = ["-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wshadow"]
+        return [
+            str(build.toolkit.nvcc), "-std=c++17", "-O3", *target_flags(), "--compress-mode=size", "-lineinfo"
+            if os.environ.get("CUKERN_LINEINFO") == "1" else "-DNDEBUG",
+            *(["-Werror=all-warnings"] if werror else []),
+            "-Xcompiler=" + ",".join(host), *includes,
+        ]  # fmt: skip
+    command = [*build.cxx, "-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", *WARNINGS, *includes]
+    command += ["-Werror"] if werror else []
+    command += ["-isystem", str(build.toolkit.include)] if build.toolkit else []
+    command += extra if not source.is_relative_to(ROOT / "cuda") else []
+    return command + os.environ.get("CUKERN_CXXFLAGS", "").split()
+
+
+@dataclass
+class _Job:
+    source: Path
+    command: list[str]
+    object: Path
+
+    @property
+    def depfile(self) -> Path:
+        return self.object.with_suffix(".d")
+
+    def is_fresh(self) -> bool:
+        if not (self.object.exists() and self.depfile.exists()):
+            return False
+        _, _, names = self.depfile.read_text().partition(":")
+        built = self.object.stat().st_mtime_ns
+        # Headers from outside the tree are in the key by their version; under build isolation they move.
+        ours = [name for name in names.replace("\\\n", " ").split() if Path(name).is_relative_to(ROOT)]
+        return all(os.path.exists(name) and os.stat(name).st_mtime_ns < built for name in ours)
+
+    def run(self) -> None:
+        self.object.parent.mkdir(parents=True, exist_ok=True)
+        made = self.object.with_suffix(".tmp.o")
+        command = [*self.command, "-MD", "-MF", str(self.depfile), "-c", str(self.source), "-o", str(made)]
+        print(" ".join(command), flush=True)
+        subprocess.run(command, check=True)
+        made.replace(self.object)  # an interrupted compiler leaves nothing that looks whole
+
+
+def _key(build: Compilation, source: Path, command: list[str], volatile: list[str]) -> str:
+    """Return the object folder's key. Flags that name throw-away folders don't count; versions do."""
+    import numpy
+
+    version = sys.version + numpy.__version__
+    if source.suffix == ".cu":
+        assert build.toolkit is not None
+        version = build.toolkit.version()
+    elif source.is_relative_to(ROOT / "cuda"):
+        version = build.toolkit.version() if build.toolkit else ""
+    stable = [flag for flag in command if flag not in volatile and not flag.startswith("/")]
+    compiler = subprocess.run([command[0], "--version"], check=True, capture_output=True, text=True).stdout
+    return hashlib.sha256("\0".join([version, compiler, *stable]).encode()).hexdigest()[:12]
+
+
+def compile_sources(build: Compilation, sources: list[Path], extra: list[str], force: bool = False) -> list[Path]:
+    """Compile what is not fresh and return all objects. `extra` are flags for sources outside cuda/."""
+    jobs = []
+    keys: dict[tuple[str, ...], str] = {}
+    for source in sources:
+        command = _command(build, source, extra)
+        kind = (*command, str(source.is_relative_to(ROOT / "cuda")), source.suffix)
+        if kind not in keys:
+            keys[kind] = _key(build, source, command, extra)
+        name = str(source.relative_to(ROOT)).replace("/", ".") + ".o"
+        jobs.append(_Job(source, command, ROOT / f"build/obj-{keys[kind]}" / name))
+    stale = [job for job in jobs if force or not job.is_fresh()]
+    workers = int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1)
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(_Job.run, stale))
+    return [job.object for job in jobs]
+
+
+def link_flags(build: Compilation) -> list[str]:
+    """Return what a shared object of ours is linked with: the CUDA runtime, static and not exported."""
+    flags = [f"-Wl,--version-script={ROOT / 'ext/exports.map'}", "-Wl,--exclude-libs,ALL", "-Wl,--no-undefined-version"]
+    if os.environ.get("CUKERN_STRIP", "1") == "1":
+        flags.append("-Wl,-s")
+    if build.toolkit is not None:
+        flags.append(str(build.toolkit.library / "libcudart_static.a"))
+    return [*flags, *LINK_LIBRARIES]

@@ -1,0 +1,55 @@
+// The operations themselves: what the extension and the C ABI call.
+//
+// `*_on_host` take views of host memory, bring them to the back-end, wait, and leave the result in `out`;
+// call them without the GIL. The others take memory that the device can reach and only enqueue.
+// Arguments are checked by the caller: shapes broadcast, types fit, `out` does not overlap wrongly.
+#pragma once
+
+#include "cukern/ops.h"
+#include "cukern/status.h"
+#include "cukern/tensor_view.h"
+
+namespace cukern {
+
+using Stream = void *;  // a cudaStream_t; on the host back-end a token
+
+// out = op(inputs...), computed in `compute`; inputs broadcast to out's shape.
+struct ElementwiseCall {
+    Op op = Op::copy;
+    ElementType compute = ElementType::float32;
+    const TensorView *inputs[kMaxInputs] = {};
+    const TensorView *out = nullptr;
+};
+
+Status elementwise(const ElementwiseCall &call, int device, Stream stream) noexcept;
+Status elementwise_on_host(const ElementwiseCall &call) noexcept;
+
+enum class MatmulAlgorithm : std::int8_t { automatic, tiled, cublas };
+
+// out = a @ b, all two-dimensional, computed in `compute`.
+struct MatmulCall {
+    MatmulAlgorithm algorithm = MatmulAlgorithm::automatic;
+    ElementType compute = ElementType::float32;
+    const TensorView *a = nullptr;
+    const TensorView *b = nullptr;
+    const TensorView *out = nullptr;
+};
+
+Status matmul(const MatmulCall &call, int device, Stream stream) noexcept;
+Status matmul_on_host(const MatmulCall &call) noexcept;
+
+// Whether `automatic` would use cuBLAS for this product, so that it is worth being opened.
+bool prefers_cublas(const MatmulCall &call) noexcept;
+
+// Opens cuBLAS from a path, or by its usual names where path is null. Only the first success counts.
+Status open_cublas(const char *path) noexcept;
+
+struct CublasInfo {
+    bool open = false;
+    int version = 0;  // major * 10000 + minor * 100 + patch
+    char path[512] = {};
+    char tried[768] = {};
+};
+CublasInfo cublas_info() noexcept;
+
+}  // namespace cukern

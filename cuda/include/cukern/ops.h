@@ -1,0 +1,54 @@
+// The table of operations as C++: the enum and its rows, made from ops.def.
+#pragma once
+
+#include "cukern/element_type.h"
+
+namespace cukern {
+
+enum class Op : std::int16_t {
+#define CUKERN_OP(id, kind, types, rule, doc) id,
+#include "cukern/ops.def"
+#undef CUKERN_OP
+    copy,  // not a row: the conversion and copy that staging and products need between any strides
+};
+
+enum class OpKind : std::int8_t { binary, scalar, unary };
+enum class ResultRule : std::int8_t { promoted, floating };
+
+struct OpInfo {
+    const char *name;
+    OpKind kind;
+    ResultRule rule;
+    const char *types;
+    const char *doc;
+};
+
+constexpr OpInfo kOps[] = {
+#define CUKERN_OP(id, kind, types, rule, doc) {#id, OpKind::kind, ResultRule::rule, #types, doc},
+#include "cukern/ops.def"
+#undef CUKERN_OP
+    {"copy", OpKind::unary, ResultRule::promoted, "numeric", "Copy."},
+};
+constexpr int kNumTableOps = static_cast<int>(Op::copy);
+
+constexpr const OpInfo &info(Op op) { return kOps[static_cast<int>(op)]; }
+constexpr int arity(OpKind kind) { return kind == OpKind::unary ? 1 : 2; }
+constexpr int arity(Op op) { return arity(info(op).kind); }
+constexpr int kMaxInputs = 2;
+
+constexpr const char *name_of(OpKind kind) {
+    return kind == OpKind::binary ? "binary" : kind == OpKind::scalar ? "scalar" : "unary";
+}
+constexpr const char *name_of(ResultRule rule) {
+    return rule == ResultRule::promoted ? "promoted" : "floating";
+}
+
+// The type in which an operation computes, and which it returns, from its operands' promoted type.
+constexpr ElementType result_type(Op op, ElementType promoted) {
+    return info(op).rule == ResultRule::floating && !is_floating(promoted) ? ElementType::float64 : promoted;
+}
+
+// Whether an operation has a kernel that computes in this type.
+constexpr bool computes_in(Op op, ElementType type) { return result_type(op, type) == type; }
+
+}  // namespace cukern

@@ -1,0 +1,26 @@
+// Whether two strided arrays share memory: the rule about `out` is decided here.
+#pragma once
+
+#include <cstdint>
+
+namespace cukern {
+
+// Strides in bytes, of any alignment.
+struct ByteLayout {
+    const void *data;
+    std::int64_t item_size;
+    int ndim;
+    const std::int64_t *shape;
+    const std::int64_t *strides;
+};
+
+// Same first byte, item size, shape and strides (strides of lengths below 2 don't count).
+bool identical(const ByteLayout &a, const ByteLayout &b) noexcept;
+
+// Exact for all arrays met in practice: a bounded search, which answers true when it gives up.
+bool overlaps(const ByteLayout &a, const ByteLayout &b) noexcept;
+
+// True when two elements may lie on the same bytes (stride 0, or rows that are folded over each other).
+bool overlaps_itself(const ByteLayout &a) noexcept;
+
+}  // namespace cukern

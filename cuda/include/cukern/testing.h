@@ -1,0 +1,41 @@
+// Handles for the tests: injected failures, staging forced through its paths, a change of back-end.
+// Nothing here is called in normal use.
+#pragma once
+
+#include <cstdint>
+
+#include "cukern/backend.h"
+
+namespace cukern::testing {
+
+enum class Fault : int { allocate, copy, launch, event, stream, synchronize };
+constexpr int kNumFaults = 6;
+constexpr const char *kFaultNames[kNumFaults] = {"allocate", "copy", "launch", "event", "stream", "synchronize"};
+
+// The n-th call of this kind from now fails (n counts from 1; 0 disarms).
+void inject_fault(Fault fault, int n) noexcept;
+
+// Calls of this kind since the process started.
+std::int64_t calls(Fault fault) noexcept;
+
+enum class StagingMode : int {
+    automatic,  // what a user gets
+    copy,       // through pinned slots and device blocks, on the host back-end too
+};
+struct StagingOptions {
+    StagingMode mode = StagingMode::automatic;
+    std::int64_t slot_bytes = 0;   // of a pinned slot; 0: the default
+    std::int64_t small_bytes = -1;  // up to which an operand is read in place from pinned memory; -1: the default
+};
+void set_staging(const StagingOptions &options) noexcept;
+
+// Makes the other back-end the process's own; only where no work is in flight.
+Status use_backend(Backend backend) noexcept;
+
+// Device blocks: in use by calls, and kept for reuse, in bytes.
+void block_usage(std::int64_t *in_use, std::int64_t *cached) noexcept;
+
+// Gives every cached block and lane back to the back-end.
+void release_caches() noexcept;
+
+}  // namespace cukern::testing

@@ -1,0 +1,226 @@
+// The C ABI: pointers in, a status out. The elementwise functions are made from ops.def.
+#include "cukern/cukern.h"
+
+#include <cstring>
+#include <limits>
+
+#include "cukern/backend.h"
+#include "cukern/operations.h"
+#include "cukern/overlap.h"
+
+namespace cukern {
+namespace {
+
+constexpr auto kMostBytes = static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
+
+template <typename T>
+Status vector_view(const T *data, std::size_t n, const char *name, TensorView *view) noexcept {
+    if (n > kMostBytes / sizeof(T)) return fail(CUKERN_INVALID_ARGUMENT, "n is %zu: too many elements", n);
+    if (data == nullptr && n > 0) return fail(CUKERN_INVALID_ARGUMENT, "%s is NULL", name);
+    view->data = const_cast<T *>(data);
+    view->type = ElementTypeOf<T>::value;
+    view->ndim = 1;
+    view->shape[0] = static_cast<std::int64_t>(n);
+    view->strides[0] = 1;
+    return CUKERN_OK;
+}
+
+template <typename T>
+Status strided_view(const T *data, const std::int64_t *strides, const std::int64_t *shape, int ndim,
+                    const char *name, TensorView *view) noexcept {
+    if (ndim < 0 || ndim > kMaxDims)
+        return fail(CUKERN_INVALID_ARGUMENT, "ndim is %d; expected 0 to %d", ndim, kMaxDims);
+    if (ndim > 0 && (shape == nullptr || strides == nullptr))
+        return fail(CUKERN_INVALID_ARGUMENT, "%s of %s is NULL", shape == nullptr ? "the shape" : "the strides", name);
+    std::int64_t bytes = 0;
+    if (!checked_bytes(shape, ndim, sizeof(T), &bytes))
+        return fail(CUKERN_INVALID_ARGUMENT, "the shape of %s has a negative length or too many elements", name);
+    if (data == nullptr && bytes > 0) return fail(CUKERN_INVALID_ARGUMENT, "%s is NULL", name);
+    view->data = const_cast<T *>(data);
+    view->type = ElementTypeOf<T>::value;
+    view->ndim = ndim;
+    for (int i = 0; i < ndim; ++i) {
+        view->shape[i] = shape[i];
+        view->strides[i] = strides[i];
+    }
+    return CUKERN_OK;
+}
+
+template <typename T>
+void immediate_view(T value, TensorView *view) noexcept {
+    view->type = ElementTypeOf<T>::value;
+    view->immediate = true;
+    std::memcpy(view->value.bytes, &value, sizeof value);
+}
+
+ByteLayout bytes_at(const TensorView &view, const std::int64_t *shape, const std::int64_t *strides) noexcept {
+    return {view.data, size_of(view.type), 1, shape, strides};
+}
+
+// Packed arrays: the same start and element size, or no byte in common.
+Status check_overlap(const TensorView &out, const TensorView &in, const char *name, bool same_allowed) noexcept {
+    if (in.immediate) return CUKERN_OK;
+    const std::int64_t out_shape = count_of(out);
+    const std::int64_t in_shape = count_of(in);
+    const std::int64_t out_stride = size_of(out.type);
+    const std::int64_t in_stride = size_of(in.type);
+    const ByteLayout x = bytes_at(out, &out_shape, &out_stride);
+    const ByteLayout y = bytes_at(in, &in_shape, &in_stride);
+    if ((same_allowed && identical(x, y)) || !overlaps(x, y)) return CUKERN_OK;
+    return fail(CUKERN_INVALID_ARGUMENT, "out overlaps %s", name);
+}
+
+ElementwiseCall make_call(Op op, const TensorView &a, const TensorView &b, const TensorView &out) noexcept {
+    ElementwiseCall call;
+    call.op = op;
+    call.compute = result_type(op, a.type);
+    call.inputs[0] = &a;
+    call.inputs[1] = &b;
+    call.out = &out;
+    return call;
+}
+
+Status run_on_host(Op op, const TensorView &a, const TensorView &b, const TensorView &out) noexcept {
+    CUKERN_TRY(check_overlap(out, a, "a", true));
+    CUKERN_TRY(check_overlap(out, b, "b", true));
+    return elementwise_on_host(make_call(op, a, b, out));
+}
+
+template <typename T, typename R>
+Status binary(Op op, const T *a, const T *b, R *out, std::size_t n) noexcept {
+    TensorView x;
+    TensorView y;
+    TensorView z;
+    CUKERN_TRY(vector_view(a, n, "a", &x));
+    CUKERN_TRY(vector_view(b, n, "b", &y));
+    CUKERN_TRY(vector_view(out, n, "out", &z));
+    return run_on_host(op, x, y, z);
+}
+
+template <typename T, typename R>
+Status scalar(Op op, const T *a, T factor, R *out, std::size_t n) noexcept {
+    TensorView x;
+    TensorView y;
+    TensorView z;
+    CUKERN_TRY(vector_view(a, n, "a", &x));
+    CUKERN_TRY(vector_view(out, n, "out", &z));
+    immediate_view(factor, &y);
+    return run_on_host(op, x, y, z);
+}
+
+template <typename T>
+Status matrix_view(const T *data, const std::int64_t *strides, std::int64_t rows, std::int64_t columns,
+                   const char *name, TensorView *view) noexcept {
+    const std::int64_t shape[] = {rows, columns};
+    const std::int64_t packed[] = {columns, 1};
+    return strided_view(data, strides == nullptr ? packed : strides, shape, 2, name, view);
+}
+
+template <typename T>
+Status product(MatmulAlgorithm algorithm, const T *a, const T *b, T *out, std::int64_t m, std::int64_t k,
+               std::int64_t n) noexcept {
+    TensorView x;
+    TensorView y;
+    TensorView z;
+    CUKERN_TRY(matrix_view(a, nullptr, m, k, "a", &x));
+    CUKERN_TRY(matrix_view(b, nullptr, k, n, "b", &y));
+    CUKERN_TRY(matrix_view(out, nullptr, m, n, "out", &z));
+    CUKERN_TRY(check_overlap(z, x, "a", false));
+    CUKERN_TRY(check_overlap(z, y, "b", false));
+    MatmulCall call;
+    call.algorithm = algorithm;
+    call.compute = ElementTypeOf<T>::value;
+    call.a = &x;
+    call.b = &y;
+    call.out = &z;
+    return matmul_on_host(call);
+}
+
+template <typename T>
+Status product_on_device(MatmulAlgorithm algorithm, const T *a, const std::int64_t *a_strides, const T *b,
+                         const std::int64_t *b_strides, T *out, const std::int64_t *out_strides, std::int64_t m,
+                         std::int64_t k, std::int64_t n, int device, void *stream) noexcept {
+    TensorView x;
+    TensorView y;
+    TensorView z;
+    CUKERN_TRY(matrix_view(a, a_strides, m, k, "a", &x));
+    CUKERN_TRY(matrix_view(b, b_strides, k, n, "b", &y));
+    CUKERN_TRY(matrix_view(out, out_strides, m, n, "out", &z));
+    MatmulCall call;
+    call.algorithm = algorithm;
+    call.compute = ElementTypeOf<T>::value;
+    call.a = &x;
+    call.b = &y;
+    call.out = &z;
+    return matmul(call, device, stream);
+}
+
+}  // namespace
+}  // namespace cukern
+
+using namespace cukern;  // NOLINT(google-build-using-namespace): the definitions below are all extern "C"
+
+extern "C" {
+
+const char *cukern_status_string(cukern_status status) { return status_text(status); }
+
+const cukern_error *cukern_last_error(void) {
+    thread_local cukern_error error;
+    const ErrorRecord &record = last_error();
+    error = {record.status, record.code, record.name, record.api, record.message};
+    return &error;
+}
+
+const char *cukern_backend(void) {
+    BackendInfo info;
+    return backend_info(&info) == CUKERN_OK ? name_of(info.backend) : nullptr;
+}
+
+cukern_status cukern_set_cublas_path(const char *path) { return open_cublas(path); }
+
+#define CUKERN_DEFINE_binary(id, T, S, R)                                                   \
+    cukern_status CUKERN_SIGNATURE_binary(id, T, S, R) { return binary(Op::id, a, b, out, n); } \
+    cukern_status CUKERN_SIGNATURE_DEV_binary(id, T, S, R) {                                \
+        TensorView x, y, z;                                                                 \
+        CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &x));                       \
+        CUKERN_TRY(strided_view(b, b_strides, shape, ndim, "b", &y));                       \
+        CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &z));                 \
+        return elementwise(make_call(Op::id, x, y, z), device, stream);                     \
+    }
+#define CUKERN_DEFINE_scalar(id, T, S, R)                                                            \
+    cukern_status CUKERN_SIGNATURE_scalar(id, T, S, R) { return scalar(Op::id, a, factor, out, n); } \
+    cukern_status CUKERN_SIGNATURE_DEV_scalar(id, T, S, R) {                                         \
+        TensorView x, y, z;                                                                          \
+        CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &x));                                \
+        CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &z));                          \
+        immediate_view(factor, &y);                                                                  \
+        return elementwise(make_call(Op::id, x, y, z), device, stream);                              \
+    }
+#define CUKERN_OP(id, kind, types, rule, doc)                                   \
+    CUKERN_DEFINE_##kind(id, float, f32, CUKERN_RESULT_##rule##_f32)            \
+    CUKERN_DEFINE_##kind(id, double, f64, CUKERN_RESULT_##rule##_f64)           \
+    CUKERN_DEFINE_##kind(id, int32_t, i32, CUKERN_RESULT_##rule##_i32)          \
+    CUKERN_DEFINE_##kind(id, int64_t, i64, CUKERN_RESULT_##rule##_i64)
+#include "cukern/ops.def"
+#undef CUKERN_OP
+
+#define CUKERN_DEFINE_MATMUL(name, algorithm, T, S)                                                    \
+    cukern_status CUKERN_SIGNATURE_MATMUL(name, T, S) {                                                \
+        return product(MatmulAlgorithm::algorithm, a, b, out, m, k, n);                                \
+    }                                                                                                  \
+    cukern_status CUKERN_SIGNATURE_MATMUL_DEV(name, T, S) {                                            \
+        return product_on_device(MatmulAlgorithm::algorithm, a, a_strides, b, b_strides, out, out_strides, m, k, n, \
+                                 device, stream);                                                      \
+    }
+CUKERN_DEFINE_MATMUL(matmul, automatic, float, f32)
+CUKERN_DEFINE_MATMUL(matmul, automatic, double, f64)
+CUKERN_DEFINE_MATMUL(matmul, automatic, int32_t, i32)
+CUKERN_DEFINE_MATMUL(matmul, automatic, int64_t, i64)
+CUKERN_DEFINE_MATMUL(matmul_tiled, tiled, float, f32)
+CUKERN_DEFINE_MATMUL(matmul_tiled, tiled, double, f64)
+CUKERN_DEFINE_MATMUL(matmul_tiled, tiled, int32_t, i32)
+CUKERN_DEFINE_MATMUL(matmul_tiled, tiled, int64_t, i64)
+CUKERN_DEFINE_MATMUL(matmul_cublas, cublas, float, f32)
+CUKERN_DEFINE_MATMUL(matmul_cublas, cublas, double, f64)
+
+}  // extern "C"

@@ -1,0 +1,207 @@
+// Elementwise kernels: one template for packed operands, one for any strides and element types.
+//
+// contiguous_kernel
+//   Idea: a thread takes one 16-byte vector of each operand; an operand given by value costs no memory. The
+//   elements after the last whole vector take a thread each.
+//   Moves every byte once and does next to no arithmetic: limited by device memory.
+// strided_kernel
+//   Idea: a thread takes one element of out and finds its operands' places by dividing its index through the
+//   shape. Operands of another type are converted on load and store; the type is uniform over the launch.
+//   Limited by memory while neighbouring threads touch neighbouring elements, else by the number of sectors.
+#pragma once
+
+#include <algorithm>
+
+#include "cuda/kernels.h"
+#include "functors.cuh"
+
+namespace cukern::cuda {
+
+constexpr int kThreads = 256;
+
+template <typename T>
+struct alignas(16) Vector {
+    static constexpr int kSize = 16 / static_cast<int>(sizeof(T));
+    T values[kSize];
+};
+
+template <typename T, int inputs>
+struct ContiguousParams {
+    T *out;
+    const T *in[inputs];  // null: the value below
+    T values[inputs];
+    std::int64_t n;
+};
+
+template <Op op, typename T, int inputs>
+CUKERN_HD T apply(const T (&x)[inputs]) {
+    if constexpr (inputs == 1)
+        return Formula<op>::template apply<T>(x[0]);
+    else
+        return Formula<op>::template apply<T>(x[0], x[1]);
+}
+
+template <Op op, typename T, int inputs>
+__global__ void __launch_bounds__(kThreads) contiguous_kernel(const ContiguousParams<T, inputs> p) {
+    using V = Vector<T>;
+    const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    const std::int64_t vectors = p.n / V::kSize;
+    if (i < vectors) {
+        V x[inputs];
+#pragma unroll
+        for (int j = 0; j < inputs; ++j) {
+            if (p.in[j] != nullptr) {
+                x[j] = reinterpret_cast<const V *>(p.in[j])[i];
+            } else {
+#pragma unroll
+                for (int e = 0; e < V::kSize; ++e) x[j].values[e] = p.values[j];
+            }
+        }
+        V result;
+#pragma unroll
+        for (int e = 0; e < V::kSize; ++e) {
+            T element[inputs];
+#pragma unroll
+            for (int j = 0; j < inputs; ++j) element[j] = x[j].values[e];
+            result.values[e] = apply<op, T, inputs>(element);
+        }
+        reinterpret_cast<V *>(p.out)[i] = result;
+        return;
+    }
+    const std::int64_t at = vectors * V::kSize + (i - vectors);
+    if (at >= p.n) return;
+    T element[inputs];
+#pragma unroll
+    for (int j = 0; j < inputs; ++j) element[j] = p.in[j] != nullptr ? p.in[j][at] : p.values[j];
+    p.out[at] = apply<op, T, inputs>(element);
+}
+
+// Most arrays reduce to few dimensions; kMaxDims of them would double the launch's parameters.
+constexpr int kFewDims = 6;
+constexpr std::int64_t kMostElements = std::int64_t{1} << 31;  // of one strided launch: indices are 32 bits wide
+
+template <typename T, int inputs, int dims>
+struct StridedParams {
+    void *data[inputs + 1];
+    std::int64_t strides[inputs + 1][dims];
+    std::uint32_t shape[dims];
+    std::uint32_t n;
+    T values[inputs];
+    int ndim;
+    ElementType types[inputs + 1];
+    bool immediate[inputs + 1];
+};
+
+template <Op op, typename T, int inputs, int dims>
+__global__ void __launch_bounds__(kThreads)
+    strided_kernel(const __grid_constant__ StridedParams<T, inputs, dims> p) {
+    const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+    if (i >= p.n) return;
+    std::int64_t offset[inputs + 1] = {};
+    std::uint32_t rest = i;
+    for (int d = p.ndim - 1; d > 0; --d) {
+        const std::uint32_t next = rest / p.shape[d];
+        const std::uint32_t index = rest - next * p.shape[d];
+#pragma unroll
+        for (int j = 0; j <= inputs; ++j) offset[j] += index * p.strides[j][d];
+        rest = next;
+    }
+#pragma unroll
+    for (int j = 0; j <= inputs; ++j) offset[j] += rest * p.strides[j][0];
+    T x[inputs];
+#pragma unroll
+    for (int j = 0; j < inputs; ++j)
+        x[j] = p.immediate[j + 1] ? p.values[j] : load_as<T>(p.data[j + 1], p.types[j + 1], offset[j + 1]);
+    store_as<T>(p.data[0], p.types[0], offset[0], apply<op, T, inputs>(x));
+}
+
+inline unsigned blocks_for(std::int64_t threads) noexcept {
+    return static_cast<unsigned>((threads + kThreads - 1) / kThreads);
+}
+
+template <typename T>
+T value_of(const ElementwiseLaunch &launch, int operand) noexcept {
+    return *reinterpret_cast<const T *>(launch.values[operand].bytes);
+}
+
+inline bool is_vector_aligned(const ElementwiseLaunch &launch) noexcept {
+    for (int i = 0; i < launch.num_operands; ++i)
+        if (!launch.immediate[i] && reinterpret_cast<std::uintptr_t>(launch.data[i]) % 16 != 0) return false;
+    return true;
+}
+
+template <Op op, typename T>
+cudaError_t launch_contiguous(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
+    constexpr int kInputs = arity(op);
+    ContiguousParams<T, kInputs> p;
+    p.out = static_cast<T *>(launch.data[0]);
+    p.n = launch.count;
+    for (int j = 0; j < kInputs; ++j) {
+        p.in[j] = launch.immediate[j + 1] ? nullptr : static_cast<const T *>(launch.data[j + 1]);
+        p.values[j] = launch.immediate[j + 1] ? value_of<T>(launch, j + 1) : T{};
+    }
+    const std::int64_t vectors = p.n / Vector<T>::kSize;
+    contiguous_kernel<op, T, kInputs>
+        <<<blocks_for(vectors + p.n % Vector<T>::kSize), kThreads, 0, stream>>>(p);
+    return cudaGetLastError();
+}
+
+template <Op op, typename T, int dims>
+cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
+    constexpr int kInputs = arity(op);
+    // Larger arrays are cut along their slowest dimension.
+    if (launch.count >= kMostElements) {
+        ElementwiseLaunch part = launch;
+        int cut = 0;
+        for (int d = 1; d < launch.ndim; ++d)
+            if (launch.shape[d] > launch.shape[cut]) cut = d;
+        const std::int64_t halves[] = {launch.shape[cut] / 2, launch.shape[cut] - launch.shape[cut] / 2};
+        for (const std::int64_t length : halves) {
+            part.shape[cut] = length;
+            part.count = launch.count / launch.shape[cut] * length;
+            if (const cudaError_t error = launch_strided<op, T, dims>(part, stream); error != cudaSuccess) return error;
+            for (int j = 0; j <= kInputs; ++j)
+                part.data[j] = static_cast<char *>(part.data[j]) +
+                               length * launch.strides[j][cut] * size_of(launch.types[j]);
+        }
+        return cudaSuccess;
+    }
+    StridedParams<T, kInputs, dims> p;
+    p.n = static_cast<std::uint32_t>(launch.count);
+    p.ndim = launch.ndim;
+    for (int d = 0; d < launch.ndim; ++d) p.shape[d] = static_cast<std::uint32_t>(launch.shape[d]);
+    for (int j = 0; j <= kInputs; ++j) {
+        p.data[j] = launch.data[j];
+        p.types[j] = launch.types[j];
+        p.immediate[j] = launch.immediate[j];
+        std::copy_n(launch.strides[j], launch.ndim, p.strides[j]);
+        if (j > 0) p.values[j - 1] = launch.immediate[j] ? value_of<T>(launch, j) : T{};
+    }
+    strided_kernel<op, T, kInputs, dims><<<blocks_for(launch.count), kThreads, 0, stream>>>(p);
+    return cudaGetLastError();
+}
+
+template <Op op, typename T>
+cudaError_t launch_op(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
+    if constexpr (!computes_in(op, ElementTypeOf<T>::value)) {
+        return cudaErrorInvalidValue;
+    } else {
+        if (is_contiguous(launch) && is_vector_aligned(launch)) return launch_contiguous<op, T>(launch, stream);
+        if (launch.ndim <= kFewDims) return launch_strided<op, T, kFewDims>(launch, stream);
+        return launch_strided<op, T, kMaxDims>(launch, stream);
+    }
+}
+
+template <typename T>
+cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
+    switch (launch.op) {
+#define CUKERN_OP(id, kind, types, rule, doc) \
+    case Op::id: return launch_op<Op::id, T>(launch, stream);
+#include "cukern/ops.def"
+#undef CUKERN_OP
+        case Op::copy: return launch_op<Op::copy, T>(launch, stream);
+    }
+    return cudaErrorInvalidValue;
+}
+
+}  // namespace cukern::cuda

@@ -1,0 +1,17 @@
+// The CUDA back-end's launchers: each enqueues on a stream of the current device and returns CUDA's error.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "launch.h"
+
+namespace cukern::cuda {
+
+// One translation unit an element type, so that the build runs in parallel.
+template <typename T>
+cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
+
+template <typename T>
+cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, cudaStream_t stream) noexcept;
+
+}  // namespace cukern::cuda

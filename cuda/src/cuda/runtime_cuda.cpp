@@ -1,0 +1,199 @@
+// The CUDA back-end: every call of the CUDA runtime but cuBLAS's is made here or in a launcher.
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdio>
+#include <new>
+
+#include "cuda/check.h"
+#include "cuda/cublas.h"
+#include "cuda/kernels.h"
+#include "runtime.h"
+
+namespace cukern {
+namespace {
+
+using cuda::check;
+
+std::atomic<bool> g_forked{false};
+
+void note_fork() noexcept { g_forked.store(true, std::memory_order_relaxed); }
+
+cudaStream_t native(Stream stream) noexcept { return static_cast<cudaStream_t>(stream); }
+cudaEvent_t native_event(Event event) noexcept { return static_cast<cudaEvent_t>(event); }
+
+class CudaRuntime final : public Runtime {
+public:
+    explicit CudaRuntime(int devices) noexcept : devices_(devices) {}
+
+    Backend backend() const noexcept override { return Backend::cuda; }
+    int device_count() const noexcept override { return devices_; }
+
+    Status ready() const noexcept override {
+        if (g_forked.load(std::memory_order_relaxed))
+            return fail(CUKERN_FORKED,
+                        "this process was forked after its parent had used the GPU, and CUDA does not survive a fork: "
+                        "start workers with multiprocessing.get_context('spawn')");
+        return cuda::lost_status();
+    }
+
+    Status device_info(int device, DeviceInfo *info) noexcept override {
+        cudaDeviceProp properties{};
+        CUKERN_TRY(check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties"));
+        *info = {};
+        std::snprintf(info->name, sizeof info->name, "%s", properties.name);
+        info->memory = properties.totalGlobalMem;
+        info->capability_major = properties.major;
+        info->capability_minor = properties.minor;
+        return CUKERN_OK;
+    }
+
+    Status current_device(int *device) noexcept override { return check(cudaGetDevice(device), "cudaGetDevice"); }
+    Status set_device(int device) noexcept override { return check(cudaSetDevice(device), "cudaSetDevice"); }
+
+    void release_device(void *data) noexcept override { quiet(cudaFree(data)); }
+    void release_pinned(void *data) noexcept override { quiet(cudaFreeHost(data)); }
+    void destroy_stream(Stream stream) noexcept override { quiet(cudaStreamDestroy(native(stream))); }
+    void destroy_event(Event event) noexcept override { quiet(cudaEventDestroy(native_event(event))); }
+
+    std::size_t free_memory() noexcept override {
+        std::size_t free = 0;
+        std::size_t total = 0;
+        quiet(cudaMemGetInfo(&free, &total));
+        return free;
+    }
+
+protected:
+    Status do_allocate_device(std::size_t bytes, void **out) noexcept override {
+        return check(cudaMalloc(out, bytes), "cudaMalloc");
+    }
+
+    Status do_allocate_pinned(std::size_t bytes, void **out) noexcept override {
+        return check(cudaHostAlloc(out, bytes, cudaHostAllocPortable | cudaHostAllocMapped), "cudaHostAlloc");
+    }
+
+    Status do_copy(void *destination, const void *source, std::size_t bytes, Stream stream) noexcept override {
+        return check(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, native(stream)),
+                     "cudaMemcpyAsync");
+    }
+
+    Status do_create_stream(Stream *out) noexcept override {
+        cudaStream_t stream = nullptr;
+        CUKERN_TRY(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"));
+        *out = stream;
+        return CUKERN_OK;
+    }
+
+    Status do_synchronize(Stream stream) noexcept override {
+        return check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
+    }
+
+    Status do_create_event(Event *out) noexcept override {
+        cudaEvent_t event = nullptr;
+        CUKERN_TRY(check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags"));
+        *out = event;
+        return CUKERN_OK;
+    }
+
+    Status do_record(Event event, Stream stream) noexcept override {
+        return check(cudaEventRecord(native_event(event), native(stream)), "cudaEventRecord");
+    }
+
+    Status do_synchronize_event(Event event) noexcept override {
+        return check(cudaEventSynchronize(native_event(event)), "cudaEventSynchronize");
+    }
+
+    Status do_launch_elementwise(const ElementwiseLaunch &launch, Stream stream) noexcept override {
+        switch (launch.compute) {
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy) \
+    case ElementType::id: return check(cuda::launch_elementwise<ctype>(launch, native(stream)), "cudaLaunchKernel");
+#include "cukern/element_types.def"
+#undef CUKERN_ELEMENT_TYPE
+        }
+        return fail(CUKERN_INTERNAL, "unknown element type");
+    }
+
+    Status do_launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept override {
+        switch (launch.type) {
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy) \
+    case ElementType::id: return check(cuda::launch_matmul_tiled<ctype>(launch, native(stream)), "cudaLaunchKernel");
+#include "cukern/element_types.def"
+#undef CUKERN_ELEMENT_TYPE
+        }
+        return fail(CUKERN_INTERNAL, "unknown element type");
+    }
+
+    Status do_launch_cublas(const MatmulLaunch &launch, int device, Stream stream) noexcept override {
+        return cuda::cublas_gemm(launch, device, stream);
+    }
+
+private:
+    // What is closed quietly must not leave its error for the next launch to find.
+    static void quiet(cudaError_t error) noexcept {
+        if (error != cudaSuccess) cudaGetLastError();
+    }
+
+    const int devices_;
+};
+
+bool driver_library_present() noexcept {
+    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (library == nullptr) return false;
+    dlclose(library);
+    return true;
+}
+
+}  // namespace
+
+CudaProbe probe_cuda(char *reason, std::size_t size) noexcept {
+    if (!driver_library_present()) {
+        std::snprintf(reason, size, "no NVIDIA driver is installed (libcuda.so.1 was not found)");
+        return CudaProbe::no_driver;
+    }
+    int devices = 0;
+    const cudaError_t error = cudaGetDeviceCount(&devices);
+    cudaGetLastError();
+    if (error == cudaSuccess && devices > 0) return CudaProbe::usable;
+    if (error == cudaSuccess || error == cudaErrorNoDevice) {
+        std::snprintf(reason, size, "the NVIDIA driver finds no device (is CUDA_VISIBLE_DEVICES empty?)");
+        return CudaProbe::no_device;
+    }
+    const int driver = driver_version();
+    const int runtime = runtime_version();
+    if (error == cudaErrorInsufficientDriver)
+        std::snprintf(reason, size,
+                      "the NVIDIA driver supports CUDA %d.%d, and cukern needs %d.%d: update the driver, or set "
+                      "CUKERN_BACKEND=host to use the CPU without this warning",
+                      driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    else
+        std::snprintf(reason, size, "cudaGetDeviceCount failed: %s (%d): %s", cudaGetErrorName(error),
+                      static_cast<int>(error), cudaGetErrorString(error));
+    return CudaProbe::broken;
+}
+
+Status make_cuda_runtime(Runtime **out) noexcept {
+    *out = nullptr;
+    char reason[400] = {};
+    if (probe_cuda(reason, sizeof reason) != CudaProbe::usable) return fail(CUKERN_NO_BACKEND, "%s", reason);
+    int devices = 0;
+    CUKERN_TRY(check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount"));
+    pthread_atfork(nullptr, nullptr, note_fork);
+    *out = new (std::nothrow) CudaRuntime(devices);
+    return *out != nullptr ? CUKERN_OK : fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
+}
+
+int driver_version() noexcept {
+    int version = 0;
+    if (cudaDriverGetVersion(&version) != cudaSuccess) cudaGetLastError();
+    return version;
+}
+
+int runtime_version() noexcept {
+    int version = 0;
+    if (cudaRuntimeGetVersion(&version) != cudaSuccess) cudaGetLastError();
+    return version;
+}
+
+}  // namespace cukern

@@ -1,0 +1,142 @@
+#include "host/thread_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <new>
+#include <mutex>
+#include <thread>
+
+namespace cukern {
+namespace {
+
+// One parallel_for, on its caller's stack. Workers hold it only between `enter` and `leave`.
+struct Job {
+    ParallelBody body;
+    void *context;
+    std::int64_t n;
+    std::int64_t step;
+    std::atomic<std::int64_t> next{0};
+    int workers = 0;  // guarded by the pool's mutex
+
+    void run() noexcept {
+        for (;;) {
+            const std::int64_t begin = next.fetch_add(step, std::memory_order_relaxed);
+            if (begin >= n) return;
+            body(context, begin, std::min(begin + step, n));
+        }
+    }
+};
+
+class ThreadPool {
+public:
+    int threads() const noexcept { return threads_; }
+
+    void run(Job &job, int helpers) noexcept {
+        {
+            const std::lock_guard lock(mutex_);
+            start(helpers);
+            jobs_.push_back(&job);
+        }
+        wake_.notify_all();
+        job.run();
+        std::unique_lock lock(mutex_);
+        jobs_.erase(std::find(jobs_.begin(), jobs_.end(), &job));
+        done_.wait(lock, [&] { return job.workers == 0; });
+    }
+
+private:
+    // Threads are started when first wanted. They are detached: the pool lives as long as the process.
+    void start(int wanted) noexcept {
+        while (started_ < std::min(wanted, threads_ - 1)) {
+            try {
+                std::thread([this] { work(); }).detach();
+            } catch (...) {
+                return;  // the system has no more: the caller does the work itself
+            }
+            ++started_;
+        }
+    }
+
+    void work() noexcept {
+        std::unique_lock lock(mutex_);
+        for (;;) {
+            Job *job = nullptr;
+            wake_.wait(lock, [&] { return (job = open_job()) != nullptr; });
+            ++job->workers;
+            lock.unlock();
+            job->run();
+            lock.lock();
+            if (--job->workers == 0) done_.notify_all();
+        }
+    }
+
+    Job *open_job() noexcept {
+        for (Job *job : jobs_)
+            if (job->next.load(std::memory_order_relaxed) < job->n) return job;
+        return nullptr;
+    }
+
+    static int usable_cpus() noexcept {
+        cpu_set_t set;
+        if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+        return 1;
+    }
+
+    static int configured_threads() noexcept {
+        if (const char *text = std::getenv("CUKERN_NUM_THREADS"))
+            if (const int n = std::atoi(text); n > 0) return std::min(n, 1024);
+        return usable_cpus();
+    }
+
+    const int threads_ = configured_threads();
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::condition_variable done_;
+    std::deque<Job *> jobs_;
+    int started_ = 0;
+};
+
+std::atomic<ThreadPool *> g_pool{nullptr};
+
+// A child of fork has none of the threads: it leaves the inherited pool alone and makes its own when needed.
+void forget_pool() noexcept { g_pool.store(nullptr, std::memory_order_relaxed); }
+
+ThreadPool *pool() noexcept {
+    ThreadPool *current = g_pool.load(std::memory_order_acquire);
+    if (current != nullptr) return current;
+    static const int registered = pthread_atfork(nullptr, nullptr, forget_pool);
+    (void)registered;
+    auto *fresh = new (std::nothrow) ThreadPool;
+    if (fresh == nullptr) return nullptr;
+    if (g_pool.compare_exchange_strong(current, fresh, std::memory_order_acq_rel)) return fresh;
+    delete fresh;
+    return current;
+}
+
+}  // namespace
+
+void parallel_for(std::int64_t n, std::int64_t grain, ParallelBody body, void *context) noexcept {
+    if (n <= 0) return;
+    grain = std::max<std::int64_t>(grain, 1);
+    ThreadPool *workers = n > grain ? pool() : nullptr;
+    if (workers == nullptr || workers->threads() == 1) {
+        body(context, 0, n);
+        return;
+    }
+    // A few parts a thread, so that a slow one does not hold up the rest.
+    const std::int64_t parts = std::min<std::int64_t>(std::int64_t{4} * workers->threads(), (n + grain - 1) / grain);
+    Job job;
+    job.body = body;
+    job.context = context;
+    job.n = n;
+    job.step = (n + parts - 1) / parts;
+    workers->run(job, static_cast<int>(parts) - 1);
+}
+
+}  // namespace cukern

@@ -1,0 +1,25 @@
+// The only pool of CPU threads in the project: kernels of the host back-end and copies of staging run on it.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace cukern {
+
+// Calls body(context, begin, end) on parts that cover [0, n), each of at least `grain` (but the last), on the
+// calling thread and on the pool's. Returns when all are done. CUKERN_NUM_THREADS limits the threads; the
+// default is the number of CPUs that this process may use.
+using ParallelBody = void (*)(void *context, std::int64_t begin, std::int64_t end);
+void parallel_for(std::int64_t n, std::int64_t grain, ParallelBody body, void *context) noexcept;
+
+template <typename F>
+void parallel_for(std::int64_t n, std::int64_t grain, F &&body) noexcept {
+    parallel_for(
+        n, grain,
+        [](void *context, std::int64_t begin, std::int64_t end) {
+            (*static_cast<std::remove_reference_t<F> *>(context))(begin, end);
+        },
+        &body);
+}
+
+}  // namespace cukern

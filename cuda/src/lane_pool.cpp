@@ -1,0 +1,64 @@
+#include "lane_pool.h"
+
+#include <new>
+
+namespace cukern {
+
+Status LanePool::acquire(int device, Lane **out) noexcept {
+    {
+        const std::lock_guard lock(mutex_);
+        for (std::size_t i = free_.size(); i-- > 0;) {
+            if (free_[i]->device != device) continue;
+            *out = free_[i];
+            free_[i] = free_.back();
+            free_.pop_back();
+            return CUKERN_OK;
+        }
+    }
+    auto *lane = new (std::nothrow) Lane;
+    if (lane == nullptr) return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
+    lane->device = device;
+    Status status = runtime_.create_stream(&lane->stream);
+    if (status == CUKERN_OK) status = runtime_.allocate_pinned(kArenaBytes, &lane->arena);
+    if (status != CUKERN_OK) {
+        destroy(lane);
+        return status;
+    }
+    *out = lane;
+    return CUKERN_OK;
+}
+
+Status LanePool::prepare_slots(Lane &lane) noexcept {
+    for (int i = 0; i < kSlots; ++i) {
+        if (lane.events[i] == nullptr) CUKERN_TRY(runtime_.create_event(&lane.events[i]));
+        if (lane.slots[i] == nullptr) CUKERN_TRY(runtime_.allocate_pinned(kSlotBytes, &lane.slots[i]));
+    }
+    return CUKERN_OK;
+}
+
+void LanePool::release(Lane *lane) noexcept {
+    const std::lock_guard lock(mutex_);
+    try {
+        free_.push_back(lane);
+    } catch (...) {
+        destroy(lane);
+    }
+}
+
+void LanePool::destroy(Lane *lane) noexcept {
+    for (int i = 0; i < kSlots; ++i) {
+        if (lane->events[i] != nullptr) runtime_.destroy_event(lane->events[i]);
+        if (lane->slots[i] != nullptr) runtime_.release_pinned(lane->slots[i]);
+    }
+    if (lane->arena != nullptr) runtime_.release_pinned(lane->arena);
+    if (lane->stream != nullptr) runtime_.destroy_stream(lane->stream);
+    delete lane;
+}
+
+void LanePool::empty() noexcept {
+    const std::lock_guard lock(mutex_);
+    for (Lane *lane : free_) destroy(lane);
+    free_.clear();
+}
+
+}  // namespace cukern

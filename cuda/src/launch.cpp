@@ -1,0 +1,82 @@
+#include "launch.h"
+
+#include <cstring>
+
+#include "functors.cuh"
+#include "layout.h"
+
+namespace cukern {
+namespace {
+
+template <typename T>
+Immediate converted_to(const TensorView &view) noexcept {
+    const T value = load_as<T>(view.value.bytes, view.type, 0);
+    Immediate out{};
+    std::memcpy(out.bytes, &value, sizeof value);
+    return out;
+}
+
+Immediate converted(const TensorView &view, ElementType type) noexcept {
+    switch (type) {
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy) \
+    case ElementType::id: return converted_to<ctype>(view);
+#include "cukern/element_types.def"
+#undef CUKERN_ELEMENT_TYPE
+    }
+    return {};
+}
+
+}  // namespace
+
+void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
+    const TensorView &out = *call.out;
+    launch->op = call.op;
+    launch->compute = call.compute;
+    launch->num_operands = 1 + arity(call.op);
+    launch->count = count_of(out);
+    launch->data[0] = out.data;
+    launch->types[0] = out.type;
+    launch->immediate[0] = false;
+    for (int d = 0; d < out.ndim; ++d) {
+        launch->shape[d] = out.shape[d];
+        launch->strides[0][d] = out.strides[d];
+    }
+    for (int i = 1; i < launch->num_operands; ++i) {
+        const TensorView &input = *call.inputs[i - 1];
+        launch->data[i] = input.data;
+        launch->types[i] = input.type;
+        launch->immediate[i] = input.immediate;
+        if (input.immediate) launch->values[i] = converted(input, call.compute);
+        const int lead = out.ndim - input.ndim;
+        for (int d = 0; d < out.ndim; ++d)
+            launch->strides[i][d] = d < lead || input.shape[d - lead] == 1 ? 0 : input.strides[d - lead];
+    }
+    for (int d = 0; d < out.ndim; ++d) {  // out always walks forward
+        if (launch->strides[0][d] >= 0) continue;
+        for (int i = 0; i < launch->num_operands; ++i) {
+            if (launch->immediate[i]) continue;
+            launch->data[i] = static_cast<char *>(launch->data[i]) +
+                              (launch->shape[d] - 1) * launch->strides[i][d] * size_of(launch->types[i]);
+            launch->strides[i][d] = -launch->strides[i][d];
+        }
+    }
+    std::int64_t *strides[kMaxOperands];
+    for (int i = 0; i < launch->num_operands; ++i) strides[i] = launch->strides[i];
+    launch->ndim = reduce_dimensions(launch->shape, strides, launch->num_operands, out.ndim);
+    if (launch->ndim == 0) {  // one element
+        launch->ndim = 1;
+        launch->shape[0] = 1;
+        for (int i = 0; i < launch->num_operands; ++i) launch->strides[i][0] = 1;
+    }
+}
+
+bool is_contiguous(const ElementwiseLaunch &launch) noexcept {
+    if (launch.ndim != 1) return false;
+    for (int i = 0; i < launch.num_operands; ++i) {
+        if (launch.immediate[i]) continue;
+        if (launch.types[i] != launch.compute || launch.strides[i][0] != 1) return false;
+    }
+    return true;
+}
+
+}  // namespace cukern

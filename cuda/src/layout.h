@@ -1,0 +1,23 @@
+// Layouts of strided arrays: reduced to their fewest dimensions, and whether they lie densely in memory.
+#pragma once
+
+#include <cstdint>
+
+#include "cukern/tensor_view.h"
+
+namespace cukern {
+
+// Dimensions of `num_arrays` arrays of one shape, reordered together so that array 0's strides fall, with
+// those of length 1 dropped and neighbours merged where every array allows it. Returns the number left.
+// strides[array] points at that array's strides; all are changed in place.
+int reduce_dimensions(std::int64_t *shape, std::int64_t *const *strides, int num_arrays, int ndim) noexcept;
+
+// The memory that a view covers when it has no gaps: every byte from `first` on for count elements belongs
+// to exactly one element, whatever the order and the signs of the strides.
+bool is_dense(const TensorView &view, const void **first) noexcept;
+
+// Copies elements [begin, end) in C order between a strided view and packed memory.
+void gather(const TensorView &view, std::int64_t begin, std::int64_t end, void *packed) noexcept;
+void scatter(const TensorView &view, std::int64_t begin, std::int64_t end, const void *packed) noexcept;
+
+}  // namespace cukern

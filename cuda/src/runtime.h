@@ -1,0 +1,102 @@
+// Runtime: the one place that knows how to allocate, copy, make streams and events, and launch.
+//
+// Idea: the public functions count their calls and can be made to fail by tests; the protected virtual ones
+// do the work, once for CUDA (cuda/runtime_cuda.cpp) and once on the CPU (host/runtime_host.cpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cukern/backend.h"
+#include "cukern/operations.h"
+#include "cukern/testing.h"
+#include "launch.h"
+
+namespace cukern {
+
+using Event = void *;
+
+class Runtime {
+public:
+    Runtime(const Runtime &) = delete;
+    Runtime &operator=(const Runtime &) = delete;
+    virtual ~Runtime() = default;
+
+    virtual Backend backend() const noexcept = 0;
+    // Fails when nothing can work any more: after a sticky error, or in a child of fork.
+    virtual Status ready() const noexcept = 0;
+    virtual int device_count() const noexcept = 0;
+    virtual Status device_info(int device, DeviceInfo *info) noexcept = 0;
+    virtual Status current_device(int *device) noexcept = 0;
+    virtual Status set_device(int device) noexcept = 0;
+
+    // On the current device. A release cannot usefully fail and returns nothing.
+    Status allocate_device(std::size_t bytes, void **out) noexcept;
+    Status allocate_pinned(std::size_t bytes, void **out) noexcept;
+    virtual void release_device(void *data) noexcept = 0;
+    virtual void release_pinned(void *data) noexcept = 0;
+    virtual std::size_t free_memory() noexcept = 0;  // of the current device; 0 when unknown
+
+    Status copy(void *destination, const void *source, std::size_t bytes, Stream stream) noexcept;
+
+    Status create_stream(Stream *out) noexcept;
+    virtual void destroy_stream(Stream stream) noexcept = 0;
+    Status synchronize(Stream stream) noexcept;
+
+    Status create_event(Event *out) noexcept;
+    virtual void destroy_event(Event event) noexcept = 0;
+    Status record(Event event, Stream stream) noexcept;
+    Status synchronize_event(Event event) noexcept;
+
+    Status launch_elementwise(const ElementwiseLaunch &launch, Stream stream) noexcept;
+    Status launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept;
+    // A product by cuBLAS, which must be open.
+    Status launch_cublas(const MatmulLaunch &launch, int device, Stream stream) noexcept;
+
+protected:
+    Runtime() = default;
+    virtual Status do_allocate_device(std::size_t bytes, void **out) noexcept = 0;
+    virtual Status do_allocate_pinned(std::size_t bytes, void **out) noexcept = 0;
+    virtual Status do_copy(void *destination, const void *source, std::size_t bytes, Stream stream) noexcept = 0;
+    virtual Status do_create_stream(Stream *out) noexcept = 0;
+    virtual Status do_synchronize(Stream stream) noexcept = 0;
+    virtual Status do_create_event(Event *out) noexcept = 0;
+    virtual Status do_record(Event event, Stream stream) noexcept = 0;
+    virtual Status do_synchronize_event(Event event) noexcept = 0;
+    virtual Status do_launch_elementwise(const ElementwiseLaunch &launch, Stream stream) noexcept = 0;
+    virtual Status do_launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept = 0;
+    virtual Status do_launch_cublas(const MatmulLaunch &launch, int device, Stream stream) noexcept = 0;
+};
+
+// Makes `device` current for a scope, and the caller's own again after it.
+class DeviceGuard {
+public:
+    DeviceGuard(Runtime &runtime, int device) noexcept : runtime_(runtime) {
+        status_ = runtime.current_device(&previous_);
+        if (status_ == CUKERN_OK && previous_ != device) {
+            status_ = runtime.set_device(device);
+            changed_ = status_ == CUKERN_OK;
+        }
+    }
+    ~DeviceGuard() {
+        if (changed_) runtime_.set_device(previous_);
+    }
+    DeviceGuard(const DeviceGuard &) = delete;
+    DeviceGuard &operator=(const DeviceGuard &) = delete;
+    Status status() const noexcept { return status_; }
+
+private:
+    Runtime &runtime_;
+    int previous_ = 0;
+    bool changed_ = false;
+    Status status_ = CUKERN_OK;
+};
+
+// The implementations; each is made once. make_cuda_runtime fails, with its reason as the last error, where
+// there is no usable device or the build has no CUDA.
+Status make_host_runtime(Runtime **out) noexcept;
+enum class CudaProbe { usable, no_driver, no_device, broken };
+CudaProbe probe_cuda(char *reason, std::size_t size) noexcept;
+Status make_cuda_runtime(Runtime **out) noexcept;
+
+}  // namespace cukern

@@ -1,0 +1,56 @@
+// Staging: how operands in host memory reach the device, and results come back. No operation knows how.
+//
+//     Staging staging;
+//     CUKERN_TRY(staging.begin(uses));              // takes a lane on the current device
+//     CUKERN_TRY(staging.upload(host, &device));    // a view that kernels on staging.stream() can read
+//     CUKERN_TRY(staging.reserve(host_out, &device_out));
+//     ... launch on staging.stream() ...
+//     CUKERN_TRY(staging.download(device_out, host_out));   // returns when the result is there
+//
+// Small operands are read and written in place, in pinned memory: a kernel over the link costs less than a
+// copy. Larger ones go through two pinned slots, one filled while the other is in flight, into cached device
+// blocks. On the host back-end views pass through untouched.
+#pragma once
+
+#include "context.h"
+#include "cukern/tensor_view.h"
+
+namespace cukern {
+
+class Staging {
+public:
+    enum class Uses { once, many };  // how often a kernel reads an element: memory read often is not read in place
+
+    Staging() noexcept = default;
+    ~Staging();
+    Staging(const Staging &) = delete;
+    Staging &operator=(const Staging &) = delete;
+
+    Status begin(Uses uses) noexcept;
+    Status upload(const TensorView &host, TensorView *device) noexcept;
+    Status reserve(const TensorView &host, TensorView *device) noexcept;
+    Status download(const TensorView &device, const TensorView &host) noexcept;
+
+    int device() const noexcept { return device_; }
+    Stream stream() const noexcept { return lane_ != nullptr ? lane_->stream : nullptr; }
+
+private:
+    static constexpr int kMaxBlocks = kMaxInputs + 1;
+
+    Status place(std::int64_t bytes, void **data, bool *in_place) noexcept;
+    Status send(const TensorView &host, bool packed, void *device) noexcept;
+    Status receive(const void *device, const TensorView &host, bool packed) noexcept;
+    Status wait_for_slot(int slot) noexcept;
+
+    Context *context_ = nullptr;
+    Lane *lane_ = nullptr;  // none where views pass through
+    int device_ = 0;
+    std::int64_t small_bytes_ = 0;
+    std::int64_t slot_bytes_ = 0;
+    std::size_t arena_used_ = 0;
+    Block blocks_[kMaxBlocks];
+    int num_blocks_ = 0;
+    bool busy_ = false;  // work may be in flight on the lane
+};
+
+}  // namespace cukern

@@ -1,0 +1,19 @@
+// The arguments of array operations, f(a, b, /, *, out=None), without making a tuple or a dict.
+#pragma once
+
+#include "module_state.h"
+
+namespace cukern::py {
+
+constexpr int kMaxPositional = 2;
+
+struct Arguments {
+    PyObject *positional[kMaxPositional] = {};  // borrowed, as is out
+    PyObject *out = nullptr;                    // null when absent or None
+};
+
+// Raises TypeError on a wrong number or name of arguments.
+bool parse_arguments(const ModuleState &state, const char *function, int positional, PyObject *const *values,
+                     Py_ssize_t count, PyObject *names, Arguments *arguments) noexcept;
+
+}  // namespace cukern::py

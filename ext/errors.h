@@ -1,0 +1,15 @@
+// Failures as exceptions.
+#pragma once
+
+#include "cukern/status.h"
+#include "module_state.h"
+
+namespace cukern::py {
+
+// Makes the exception types and adds them to the module.
+bool add_exceptions(PyObject *module, ModuleState &state) noexcept;
+
+// The one map from a status, with the thread's last error, to an exception. `function` names the caller.
+void raise_status(const ModuleState &state, const char *function, Status status) noexcept;
+
+}  // namespace cukern::py

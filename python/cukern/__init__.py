@@ -1,0 +1,73 @@
+"""cukern: the short way from a Python array to a CUDA kernel.
+
+Operations take NumPy arrays and objects with the buffer protocol, run on the GPU where there is one and on
+the CPU where there is none, and return arrays::
+
+    import numpy, cukern
+
+    a = numpy.random.rand(2048, 2048).astype(numpy.float32)
+    b = numpy.random.rand(2048, 2048).astype(numpy.float32)
+    cukern.add(a, b)
+    cukern.matmul(a, b, out=a.copy())
+
+``python -m cukern`` tells which back-end is in use, and why.
+"""
+
+from pathlib import Path as _Path
+
+from . import _cukern
+from ._cukern import *  # noqa: F403
+from ._cukern import CudaError, DeviceLostError, OutOfMemoryError, backend, matmul, matmul_cublas, matmul_tiled
+
+__all__ = [
+    "CudaError",
+    "DeviceLostError",
+    "OutOfMemoryError",
+    "backend",
+    "get_include",
+    "library_path",
+    "matmul",
+    "matmul_cublas",
+    "matmul_tiled",
+    *(row["name"] for row in _cukern._table),
+]
+
+__version__ = _cukern.__version__
+
+
+def get_include() -> str:
+    """Return the folder to give a C compiler with ``-I``, so that it finds ``cukern/cukern.h``.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> import cukern, os
+    >>> os.path.exists(os.path.join(cukern.get_include(), "cukern", "cukern.h"))
+    True
+    """
+    package = _Path(__file__).parent
+    installed = package / "include"
+    if installed.is_dir():
+        return str(installed)
+    return str(package.parent.parent / "cuda" / "include")  # an editable install
+
+
+def library_path() -> str:
+    """Return the path of the shared object that exports the C ABI of ``cukern/cukern.h``.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> import ctypes, cukern
+    >>> library = ctypes.CDLL(cukern.library_path())
+    >>> library.cukern_status_string.restype = ctypes.c_char_p
+    >>> library.cukern_status_string(0)
+    b'success'
+    """
+    return str(_cukern.__file__)

@@ -1,0 +1,70 @@
+"""Back-ends for the tests: every case runs on each that is available.
+
+host          the host back-end, views passed through
+host-staged   the host back-end, through staging's copies
+cuda          the GPU; skipped without one, or failed with CUKERN_REQUIRE_GPU=1
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import cukern
+from cukern import _cukern
+
+BACKENDS = ["host", "host-staged", "cuda"]
+SMALL = os.environ.get("CUKERN_TEST_SMALL") == "1"  # for compute-sanitizer, under which kernels crawl
+
+
+def has_gpu() -> bool:
+    """Whether the CUDA back-end can be used here."""
+    try:
+        _cukern._use_backend("cuda")
+    except RuntimeError:
+        return False
+    finally:
+        _cukern._use_backend("host")
+    return True
+
+
+HAS_GPU = has_gpu()
+REQUIRE_GPU = os.environ.get("CUKERN_REQUIRE_GPU") == "1"
+
+
+def use(backend: str) -> None:
+    """Make a back-end of BACKENDS the process's own."""
+    _cukern._use_backend("cuda" if backend == "cuda" else "host")
+    _cukern._set_staging(backend == "host-staged")
+
+
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.gpu if name == "cuda" else ()) for name in BACKENDS])
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Run a test on each back-end."""
+    use(request.param)
+    yield request.param
+    use("cuda" if HAS_GPU else "host")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Return a generator with a fixed seed."""
+    return np.random.default_rng(20240229)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if HAS_GPU or REQUIRE_GPU:
+        return
+    skip = pytest.mark.skip(reason="needs a GPU")
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(skip)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = [report for report in terminalreporter.stats.get("skipped", []) if "needs a GPU" in str(report.longrepr)]
+    where = "with a GPU" if HAS_GPU else f"without a GPU: {len(skipped)} tests that need one were skipped"
+    terminalreporter.write_line(f"cukern {cukern.__version__}, {where}")

@@ -1,0 +1,206 @@
+"""Elementwise operations: values, layouts, broadcasting, element types, scalars."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from arrays import assert_same, layouts, random_array, special_values
+from conftest import SMALL
+from oracles import ELEMENT_TYPES, expected
+
+import cukern
+from cukern import _cukern
+
+BINARY = [row["name"] for row in _cukern._table if row["kind"] == "binary"]
+SCALAR = [row["name"] for row in _cukern._table if row["kind"] == "scalar"]
+TYPE_PAIRS = list(itertools.product(ELEMENT_TYPES, repeat=2))
+pytestmark = pytest.mark.usefixtures("backend")
+
+
+def call(name: str, a, b, **options) -> np.ndarray:
+    return getattr(cukern, name)(a, b, **options)
+
+
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 255, 256, 257, 1023, 100_003])
+def test_contiguous(name: str, dtype: np.dtype, n: int, rng: np.random.Generator) -> None:
+    a, b = random_array(rng, (n,), dtype), random_array(rng, (n,), dtype)
+    assert_same(call(name, a, b), expected(name, a, b))
+
+
+@pytest.mark.parametrize("types", TYPE_PAIRS, ids=lambda pair: f"{pair[0]}-{pair[1]}")
+@pytest.mark.parametrize("name", BINARY)
+def test_element_types_and_special_values(name: str, types: tuple[np.dtype, np.dtype]) -> None:
+    a, b = np.meshgrid(special_values(types[0]), special_values(types[1]))
+    assert_same(call(name, a, b), expected(name, a, b))
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("shape", [(7,), (5, 6), (3, 4, 5)], ids=str)
+def test_layouts(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> None:
+    for dtype in ELEMENT_TYPES:
+        arrays = layouts(rng, shape, dtype)
+        for (x, a), (y, b) in itertools.product(arrays.items(), repeat=2):
+            try:
+                assert_same(call(name, a, b), expected(name, a, b))
+            except AssertionError as error:
+                raise AssertionError(f"{dtype}: {x} with {y}") from error
+
+
+@pytest.mark.parametrize("shape", [(7,), (5, 6), (3, 4, 5)], ids=str)
+def test_layouts_of_out(shape: tuple[int, ...], rng: np.random.Generator) -> None:
+    for dtype in ELEMENT_TYPES:
+        a = random_array(rng, shape, dtype)
+        for kind, out in layouts(rng, shape, dtype).items():
+            if kind in ("broadcast", "one element"):
+                continue
+            result = cukern.add(a, a, out=out)
+            assert result is out, kind
+            assert_same(np.array(out), expected("add", a, a))
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((3, 4), (4,)), ((3, 4), (3, 1)), ((3, 1), (1, 4)), ((2, 3, 4), (3, 1)), ((1,), (5, 1, 6)),
+        ((), (3, 4)), ((3, 4), ()), ((), ()), ((1, 1), (1,)), ((2, 1, 3, 1), (4, 1, 5)),
+        ((0,), (1,)), ((0, 3), (3,)), ((3, 0), (1, 1)), ((0,), ()), ((2, 0, 4), (2, 1, 1)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_broadcasting_and_zero_sizes(shapes, rng: np.random.Generator) -> None:
+    for name in BINARY:
+        a, b = (random_array(rng, shape, np.dtype(np.float32)) for shape in shapes)
+        assert_same(call(name, a, b), expected(name, a, b))
+        out = np.full(np.broadcast_shapes(*shapes), 7, np.float64)
+        assert call(name, a, b, out=out) is out
+        assert_same(out, expected(name, a, b).astype(np.float64))
+
+
+@pytest.mark.parametrize("ndim", [0, 1, 5, 9, 20, 33])
+def test_many_dimensions(ndim: int, rng: np.random.Generator) -> None:
+    lengths = [2 if i % 3 == 0 and i < 33 else 1 for i in range(ndim)]
+    a = random_array(rng, tuple(lengths), np.dtype(np.float32))
+    order = rng.permutation(ndim)
+    b = random_array(rng, tuple(np.array(lengths)[np.argsort(order)]), a.dtype).transpose(order)
+    b = np.broadcast_to(b.reshape(a.shape), a.shape)
+    assert_same(cukern.add(a, b), expected("add", a, b))
+
+
+def test_sixty_four_dimensions(rng: np.random.Generator) -> None:
+    shape = tuple(2 if i % 6 == 0 else 1 for i in range(64))
+    a = random_array(rng, shape, np.dtype(np.int32))
+    assert_same(cukern.multiply(a.T, a), expected("multiply", a.T, a))
+
+
+def test_dimensions_that_do_not_merge(rng: np.random.Generator) -> None:
+    a = random_array(rng, (4,) * 8, np.dtype(np.float32))[::2, ::2, ::2, ::2, ::2, ::2, ::2, ::2]
+    b = np.broadcast_to(random_array(rng, (2, 1) * 4, np.dtype(np.int64)), a.shape)
+    assert_same(cukern.subtract(a, b), expected("subtract", a, b))
+    assert_same(cukern.subtract(a.T, b), expected("subtract", a.T, b))
+
+
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
+@pytest.mark.parametrize("scalar", [0, 1, -3, True, 2.5, -0.0, float("inf"), float("nan"), 1e300], ids=repr)
+def test_python_scalars(dtype: np.dtype, scalar, rng: np.random.Generator) -> None:
+    a = random_array(rng, (5, 3), dtype)
+    with np.errstate(all="ignore"):
+        for name in BINARY:
+            function = getattr(np, name)
+            assert_same(call(name, a, scalar), np.asarray(function(a, scalar)))
+            assert_same(call(name, scalar, a), np.asarray(function(scalar, a)))
+        for name in SCALAR:
+            assert_same(call(name, a, scalar), np.asarray(np.multiply(a, scalar)))
+
+
+@pytest.mark.parametrize("scalar", [np.float32(1.5), np.float64(1.5), np.int32(-7), np.int64(2**40)], ids=repr)
+def test_numpy_scalars(scalar, rng: np.random.Generator) -> None:
+    for dtype in ELEMENT_TYPES:
+        a = random_array(rng, (4, 3), dtype)
+        with np.errstate(all="ignore"):
+            for name in BINARY:
+                assert_same(call(name, a, scalar), np.asarray(getattr(np, name)(a, scalar)))
+                assert_same(call(name, scalar, a), np.asarray(getattr(np, name)(scalar, a)))
+
+
+@pytest.mark.parametrize("pair", [(1, 2), (1, 2.5), (2.5, 1.0), (True, 3), (7, 0)], ids=str)
+def test_scalars_alone_give_arrays(pair) -> None:
+    with np.errstate(all="ignore"):
+        for name in BINARY:
+            assert_same(call(name, *pair), np.asarray(getattr(np, name)(*pair)))
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("int32", 2**31), ("int32", -(2**31) - 1), ("int64", 2**63)])
+def test_python_integer_out_of_bounds(dtype: str, value: int) -> None:
+    a = np.ones(3, dtype)
+    with pytest.raises(OverflowError, match=f"Python integer {value} out of bounds for {dtype}"):
+        cukern.add(a, value)
+    assert_same(cukern.divide(a, value), np.divide(a, value))  # computed in float64
+
+
+def test_huge_python_integer_overflows_a_float() -> None:
+    with pytest.raises(OverflowError, match="too large"):
+        cukern.add(np.ones(3, np.float32), 10**400)
+
+
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
+def test_scale_in_place(dtype: np.dtype, rng: np.random.Generator) -> None:
+    a = random_array(rng, (6, 5), dtype)
+    wanted = expected("scale", a, dtype.type(3))
+    assert cukern.scale(a, 3, out=a) is a
+    assert_same(a, wanted)
+
+
+def test_scale_of_integers_by_a_float() -> None:
+    a = np.arange(6, dtype=np.int32)
+    assert_same(cukern.scale(a, 0.5), np.multiply(a, 0.5))
+    with pytest.raises(TypeError, match=r"scale: the result is of element type float64, which out's int32"):
+        cukern.scale(a, 0.5, out=a)
+    assert_same(a, np.arange(6, dtype=np.int32))
+
+
+def test_scale_takes_one_number() -> None:
+    with pytest.raises(TypeError, match="scale: b is an array; the factor is one number"):
+        cukern.scale(np.ones(3), np.ones(3))
+    assert_same(cukern.scale(np.ones(3), np.array(2.0)), np.full(3, 2.0))
+
+
+def test_result_keeps_memory_order(rng: np.random.Generator) -> None:
+    for shape in [(3, 4), (2, 3, 4), (2, 3, 4, 5)]:
+        for _ in range(10):
+            p, q = rng.permutation(len(shape)), rng.permutation(len(shape))
+            a = random_array(rng, tuple(np.array(shape)[np.argsort(p)]), np.dtype(np.float32)).transpose(p)
+            b = random_array(rng, tuple(np.array(shape)[np.argsort(q)]), np.dtype(np.float32)).transpose(q)
+            assert cukern.add(a, b).strides == np.add(a, b).strides
+            assert cukern.add(a, b[..., :1]).strides == np.add(a, b[..., :1]).strides
+            assert cukern.add(a, 1).strides == np.add(a, 1).strides
+
+
+def test_the_main_job(rng: np.random.Generator) -> None:
+    n = 96 if SMALL else 2048
+    a, b = rng.random((n, n)).astype(np.float32), rng.random((n, n)).astype(np.float32)
+    assert_same(cukern.add(a, b), a + b)
+    wanted = a + b
+    assert cukern.add(a, b, out=a) is a
+    assert_same(a, wanted)
+    assert cukern.scale(a, 2.0, out=a) is a
+    assert_same(a, wanted * np.float32(2))
+
+
+@pytest.mark.parametrize("slot_bytes", [64, 100, 1 << 20])
+@pytest.mark.parametrize("small_bytes", [0, 300, -1])
+def test_staging_at_every_chunk_edge(backend: str, slot_bytes: int, small_bytes: int, rng: np.random.Generator) -> None:
+    if backend == "host":
+        pytest.skip("views pass through there")
+    _cukern._set_staging(True, slot_bytes, small_bytes)
+    for n in (1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 1000):
+        for dtype in ELEMENT_TYPES:
+            a = random_array(rng, (n,), dtype)
+            b = random_array(rng, (2 * n,), np.dtype(np.int32))[::-2]
+            assert_same(cukern.add(a, b), expected("add", a, b))
+            out = np.zeros((3, n), np.float64).T[:, 1]
+            cukern.add(a, b, out=out)
+            assert_same(np.array(out), expected("add", a, b).astype(np.float64))
