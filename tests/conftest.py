@@ -16,7 +16,8 @@ import pytest
 import cukern
 from cukern import _cukern
 
-BACKENDS = ["host", "host-staged", "cuda"]
+BACKENDS = ["host", "host-staged", pytest.param("cuda", marks=pytest.mark.gpu)]
+STAGED = BACKENDS[1:]  # on which operands travel
 SMALL = os.environ.get("CUKERN_TEST_SMALL") == "1"  # for compute-sanitizer, under which kernels crawl
 
 
@@ -41,7 +42,7 @@ def use(backend: str) -> None:
     _cukern._set_staging(backend == "host-staged")
 
 
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.gpu if name == "cuda" else ()) for name in BACKENDS])
+@pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Iterator[str]:
     """Run a test on each back-end."""
     use(request.param)

@@ -147,7 +147,7 @@ Status check_algorithm(const Context &context, const MatmulCall &call) noexcept 
 }  // namespace
 
 bool prefers_cublas(const MatmulCall &call) noexcept {
-    constexpr std::int64_t kSmallProduct = 128;  // under this side, cuBLAS's own launch costs more than it saves
+    constexpr std::int64_t kSmallProduct = 32;  // up to here cuBLAS's launch costs more than its kernel saves
     Context *active = nullptr;
     if (!is_floating(call.compute) || context(&active) != CUKERN_OK) return false;
     if (active->runtime.backend() != Backend::cuda) return false;

@@ -10,8 +10,8 @@
 namespace cukern {
 namespace {
 
-constexpr std::int64_t kSmallBytes = 64 << 10;     // of one operand
-constexpr std::int64_t kCopyGrain = 512 << 10;     // bytes below which a second thread does not pay
+constexpr std::int64_t kSmallBytes = 64 << 10;  // of one operand
+constexpr std::int64_t kCopyGrain = 128 << 10;  // bytes below which a second thread does not pay
 constexpr std::size_t kArenaAlignment = 256;
 
 std::atomic<testing::StagingMode> g_mode{testing::StagingMode::automatic};

@@ -8,8 +8,8 @@
 //     CUKERN_TRY(staging.download(device_out, host_out));   // returns when the result is there
 //
 // Small operands are read and written in place, in pinned memory: a kernel over the link costs less than a
-// copy. Larger ones go through two pinned slots, one filled while the other is in flight, into cached device
-// blocks. On the host back-end views pass through untouched.
+// copy. Larger ones go through a ring of pinned slots, some filled while others are in flight, into cached
+// device blocks. On the host back-end views pass through untouched.
 #pragma once
 
 #include "context.h"

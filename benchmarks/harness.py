@@ -1,0 +1,116 @@
+"""Timing: alternating rounds, medians, ratios to a named peer."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+ROUNDS = 7
+
+
+@dataclass
+class Comparison:
+    """One piece of work done by several contestants. Times are medians in seconds.
+
+    A ratio is the peer's time over ours, taken within a round: above 1 cukern is faster.
+    """
+
+    name: str
+    kind: str  # "device" or "host"
+    ours: str
+    work: float  # bytes moved or operations done in one call
+    unit: str  # "GB/s", "TFLOP/s" or "us"
+    times: dict[str, float] = field(default_factory=dict)
+    ratios: dict[str, list[float]] = field(default_factory=dict)
+    bounds: dict[str, float] = field(default_factory=dict)
+
+    def rate(self, contestant: str) -> float:
+        """Return a contestant's rate in `unit`."""
+        seconds = self.times[contestant]
+        if self.unit == "us":
+            return seconds * 1e6
+        return self.work / seconds / (1e9 if self.unit == "GB/s" else 1e12)
+
+    def ratio(self, peer: str) -> float:
+        """Return the median ratio to a peer."""
+        return statistics.median(self.ratios[peer])
+
+    def holds(self, peer: str) -> bool:
+        """Whether the bound against a peer holds; at least 1.0 is met from 0.98."""
+        bound = self.bounds[peer]
+        return self.ratio(peer) >= (0.98 if bound == 1.0 else bound)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what goes into the JSON."""
+        rates = {name: self.rate(name) for name in self.times}
+        medians = {peer: self.ratio(peer) for peer in self.ratios}
+        verdicts = {peer: self.holds(peer) for peer in self.bounds}
+        return {**asdict(self), "rates": rates, "median_ratios": medians, "holds": verdicts}
+
+
+def device_seconds(call: Callable[[], Any], repeat: int) -> float:
+    """Return the device time of one call, by events around `repeat` calls on torch's current stream."""
+    import torch
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(repeat):
+        call()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / 1e3 / repeat
+
+
+def host_seconds(call: Callable[[], Any], repeat: int) -> float:
+    """Return the host time of one call."""
+    begin = time.perf_counter()
+    for _ in range(repeat):
+        call()
+    return (time.perf_counter() - begin) / repeat
+
+
+def compare(
+    name: str,
+    contestants: dict[str, Callable[[], Any]],
+    *,
+    kind: str,
+    work: float,
+    unit: str,
+    repeat: int,
+    bounds: dict[str, float] | None = None,
+) -> Comparison:
+    """Time contestants in alternation; the first of them is ours."""
+    measure = device_seconds if kind == "device" else host_seconds
+    ours, *peers = contestants
+    for call in contestants.values():  # warm up: load, compile, allocate
+        measure(call, max(1, repeat // 4))
+    rounds: dict[str, list[float]] = {contestant: [] for contestant in contestants}
+    for _ in range(ROUNDS):
+        for contestant, call in contestants.items():
+            rounds[contestant].append(measure(call, repeat))
+    result = Comparison(name, kind, ours, work, unit, bounds=bounds or {})
+    result.times = {contestant: statistics.median(times) for contestant, times in rounds.items()}
+    for peer in peers:
+        result.ratios[peer] = [theirs / own for theirs, own in zip(rounds[peer], rounds[ours], strict=True)]
+    return result
+
+
+def table(results: list[Comparison]) -> str:
+    """Return results as a Markdown table."""
+    lines = ["| work | contestant | rate | ratio | all rounds | bound |", "|---|---|---|---|---|---|"]
+    for result in results:
+        for contestant in result.times:
+            rate = f"{result.rate(contestant):.4g} {result.unit}"
+            if contestant == result.ours:
+                lines.append(f"| {result.name} | **{contestant}** | {rate} | | | |")
+                continue
+            rounds = " ".join(f"{ratio:.3g}" for ratio in result.ratios[contestant])
+            bound = ""
+            if contestant in result.bounds:
+                verdict = "holds" if result.holds(contestant) else "**fails**"
+                bound = f"at least {result.bounds[contestant]}: {verdict}"
+            lines.append(f"| | {contestant} | {rate} | {result.ratio(contestant):.3g} | {rounds} | {bound} |")
+    return "\n".join(lines)

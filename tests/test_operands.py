@@ -1,0 +1,181 @@
+"""What can be an operand, and what is refused with which words."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import decimal
+import mmap
+from pathlib import Path
+
+import numpy as np
+import pytest
+from arrays import assert_same
+
+import cukern
+
+pytestmark = pytest.mark.usefixtures("backend")
+BUFFERS = {
+    "memoryview": lambda values: memoryview(np.array(values, np.float32)),
+    "array.array": lambda values: array.array("f", values),
+    "ctypes array": lambda values: (ctypes.c_float * len(values))(*values),
+    "cast bytearray": lambda values: memoryview(bytearray(np.array(values, np.float32).tobytes())).cast("f"),
+    "strided memoryview": lambda values: memoryview(np.array(values, np.float32).repeat(2))[::2],
+    "reversed memoryview": lambda values: memoryview(np.array(values[::-1], np.float32))[::-1],
+}
+
+
+@pytest.mark.parametrize("kind", BUFFERS)
+def test_buffers_in_and_out(kind: str) -> None:
+    values = [1.0, 2.5, -3.0]
+    a = BUFFERS[kind](values)
+    assert_same(cukern.add(a, np.float32(1)), np.array(values, np.float32) + 1)
+    assert cukern.add(a, a, out=a) is a
+    assert [float(x) for x in a] == [2 * x for x in values]
+    matrix = np.eye(3, dtype=np.float32)
+    assert_same(cukern.matmul(a, matrix), np.array([2 * x for x in values], np.float32))
+    out = BUFFERS[kind]([0.0] * 3)
+    for function in (cukern.matmul, cukern.matmul_tiled):
+        assert function(matrix, a, out=out) is out
+        assert list(out) == [2 * x for x in values]
+
+
+@pytest.mark.parametrize(
+    ("code", "dtype"), [("f", "float32"), ("d", "float64"), ("i", "int32"), ("l", "int64"), ("q", "int64")]
+)
+def test_element_types_of_buffers(code: str, dtype: str) -> None:
+    a = array.array(code, [1, 2, 3])
+    assert_same(cukern.multiply(a, a), np.array([1, 4, 9], dtype))
+
+
+@pytest.mark.parametrize(
+    ("ctype", "dtype"),
+    [(ctypes.c_float, "float32"), (ctypes.c_double, "float64"), (ctypes.c_int, "int32"), (ctypes.c_long, "int64"),
+     (ctypes.c_longlong, "int64")],
+)  # fmt: skip
+def test_two_dimensional_ctypes_arrays(ctype, dtype: str) -> None:
+    a = ((ctype * 2) * 3)((1, 2), (3, 4), (5, 6))
+    assert_same(cukern.add(a, a), np.array([[2, 4], [6, 8], [10, 12]], dtype))
+
+
+def test_both_numpy_numbers_of_int64() -> None:
+    for name in ("l", "q"):
+        assert_same(cukern.add(np.ones(3, name), 1), np.full(3, 2, np.int64))
+
+
+def test_a_cast_mmap(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(np.arange(8, dtype=np.float64).tobytes())
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        with memoryview(mapped) as view, view.cast("d") as a:
+            assert cukern.add(a, 1, out=a) is a
+        mapped.flush()
+    assert np.frombuffer(path.read_bytes()).tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_read_only_operands_are_fine() -> None:
+    a = np.arange(3.0)
+    a.flags.writeable = False
+    assert_same(cukern.add(a, memoryview(a.tobytes()).cast("d")), a + a)
+
+
+@pytest.mark.parametrize("untyped", [b"12345678", bytearray(8), memoryview(b"12345678")], ids=lambda x: type(x).__name__)
+def test_untyped_bytes_get_advice(untyped) -> None:
+    with pytest.raises(TypeError, match=r"add: a has element type 'B'; supported are float32.*memoryview\(x\).cast"):
+        cukern.add(untyped, 1)
+
+
+@pytest.mark.parametrize(
+    ("thing", "message"),
+    [
+        ([1.0, 2.0], "a is of type list; pass an array, as made by numpy.asarray"),
+        ((1.0, 2.0), "a is of type tuple; pass an array"),
+        (None, "a is of type NoneType; expected an ndarray, an object with the buffer protocol, or a number"),
+        ("text", "a is of type str; expected an ndarray"),
+        ({1: 2}, "a is of type dict; expected"),
+        (1j, "a is of type complex; expected"),
+        (decimal.Decimal(1), "a is of type Decimal; expected"),
+        (np.ones(3, np.int8), "a has element type int8; supported are float32, float64, int32, int64"),
+        (np.ones(3, bool), "a has element type bool; supported"),
+        (np.ones(3, np.float16), "a has element type float16; supported"),
+        (np.ones(3, np.complex64), "a has element type complex64; supported"),
+        (np.array(["x"]), "a has element type <U1; supported"),
+        (np.array([object()]), "a has element type object; supported"),
+        (np.zeros(3, "f4,f4"), "a has element type"),
+        (np.int8(3), "a has element type int8; supported"),
+        (np.datetime64("2020-01-01"), "a has element type datetime64"),
+        (array.array("h", [1]), "a has element type 'h'; supported"),
+        (np.ones(3, ">f4"), "a is byte-swapped; convert it to native byte order"),
+        (memoryview(np.ones(3, ">f8")), "a is byte-swapped"),
+    ],
+    ids=lambda thing: type(thing).__name__,
+)  # fmt: skip
+def test_refused_operands(thing, message: str) -> None:
+    out = np.full(3, 9.0)
+    for name in ("add", "divide", "scale", "matmul"):
+        with pytest.raises(TypeError, match=f"^{name}: {message}"):
+            getattr(cukern, name)(thing, 1 if name == "scale" else np.ones(3), out=out)
+    with pytest.raises(TypeError, match=f"^subtract: {message.replace('a ', 'b ', 1)}"):
+        cukern.subtract(np.ones(3), thing, out=out)
+    assert out.tolist() == [9.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "message"),
+    [
+        ((), {}, r"add\(\) takes exactly 2 positional arguments \(0 given\)"),
+        ((1,), {}, r"add\(\) takes exactly 2 positional arguments \(1 given\)"),
+        ((1, 2, 3), {}, r"add\(\) takes exactly 2 positional arguments \(3 given\)"),
+        ((1, 2), {"into": 3}, r"add\(\) got an unexpected keyword argument 'into'; the only one is 'out'"),
+        ((1,), {"b": 3}, r"add\(\) takes exactly 2 positional arguments \(1 given\)"),
+    ],
+)
+def test_arguments(args, options, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        cukern.add(*args, **options)
+
+
+def test_out_of_none_is_no_out() -> None:
+    assert_same(cukern.add(np.ones(2), 1, out=None), np.full(2, 2.0))
+
+
+def test_keyword_made_at_run_time() -> None:
+    out = np.zeros(2)
+    assert cukern.add(np.ones(2), 1, **{"".join(["o", "ut"]): out}) is out
+
+
+def test_a_subclass_of_float_is_a_number() -> None:
+    class Meters(float):
+        pass
+
+    assert_same(cukern.scale(np.ones(2, np.float32), Meters(2)), np.full(2, 2, np.float32))
+
+
+def test_a_subclass_of_ndarray_gives_an_ndarray() -> None:
+    result = cukern.add(np.ones((2, 2)).view(np.matrix), 1)
+    assert type(result) is np.ndarray
+
+
+def test_fortran_buffer_without_strides() -> None:
+    a = memoryview(np.asfortranarray(np.arange(6, dtype=np.int32).reshape(2, 3)))
+    assert_same(cukern.add(a, 0), np.arange(6, dtype=np.int32).reshape(2, 3))
+
+
+def test_an_unfriendly_exporter() -> None:
+    closed = memoryview(b"1234")
+    closed.release()
+    with pytest.raises(ValueError, match="released memoryview"):
+        cukern.add(closed, 1)
+
+
+def test_a_shape_whose_size_overflows() -> None:
+    a, b = np.broadcast_to(np.float32(1), (2**40, 1)), np.broadcast_to(np.float32(1), (1, 2**40))
+    for function in (cukern.add, cukern.matmul):
+        with pytest.raises(ValueError, match=r"the result's shape \(1099511627776, 1099511627776\) has more elements"):
+            function(a, b)
+
+
+def test_a_result_that_memory_cannot_hold() -> None:
+    a = np.broadcast_to(np.float32(1), (2**29, 1))
+    with pytest.raises(MemoryError):
+        cukern.add(a, np.broadcast_to(np.float32(1), (1, 2**29)))
