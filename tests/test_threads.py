@@ -1,0 +1,136 @@
+"""Several threads at once, and processes that fork."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from conftest import SMALL
+
+import cukern
+from cukern import _cukern
+
+
+@pytest.mark.usefixtures("backend")
+def test_calls_from_many_threads() -> None:
+    rounds = 5 if SMALL else 60
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(rounds):
+            n = int(rng.integers(1, 60_000))
+            a, b = rng.random(n, np.float32), rng.random(n, np.float32)
+            np.testing.assert_array_equal(cukern.add(a, b), a + b)
+            cukern.multiply(a, b, out=b)
+            side = int(rng.integers(1, 60))
+            m = rng.integers(-9, 9, (side, side)).astype(np.float64)
+            np.testing.assert_array_equal(cukern.matmul_tiled(m, m), m @ m)
+            np.testing.assert_array_equal(cukern.matmul(m, m.T), m @ m.T)
+
+    with ThreadPoolExecutor(8) as pool:
+        for future in [pool.submit(work, seed) for seed in range(8)]:
+            future.result()
+    assert _cukern._block_usage()[0] == 0
+
+
+@pytest.mark.usefixtures("backend")
+def test_the_gil_is_released() -> None:
+    a = np.ones((300 if SMALL else 1500,) * 2, np.int64)
+    ticks = 0
+    done = threading.Event()
+
+    def call() -> None:
+        for _ in range(2):
+            cukern.matmul_tiled(a, a)
+        done.set()
+
+    thread = threading.Thread(target=call)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # no thread is made to give the GIL up: the call must do so itself
+    try:
+        thread.start()
+        while not done.wait(0.0005):
+            ticks += 1
+    finally:
+        sys.setswitchinterval(interval)
+        thread.join()
+    assert ticks > 0
+
+
+def run_script(script: str, **environment: str) -> str:
+    """Run a script in a process of its own; return what it prints."""
+    import os
+
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(script)],
+        capture_output=True, text=True, timeout=120, env={**os.environ, **environment}, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
+FORK = """
+    import os, sys
+    import numpy as np, cukern
+    from cukern import _cukern
+
+    def compute():
+        a = np.ones(200_000, np.float32)
+        assert (cukern.add(a, a) == 2).all()
+        m = np.ones((40, 40))
+        assert (cukern.matmul_tiled(m, m) == 40).all()
+
+    _cukern._set_staging(sys.argv[1:] == ["staged"] or STAGED)
+    compute()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            CHILD
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    compute()
+    print("done")
+"""
+
+
+@pytest.mark.parametrize("staged", ["False", "True"])
+def test_a_child_of_fork_works_on_the_host(staged: str) -> None:
+    script = FORK.replace("STAGED", staged).replace("CHILD", "compute()")
+    assert run_script(script, CUKERN_BACKEND="host", CUKERN_NUM_THREADS="4") == "done\n"
+
+
+@pytest.mark.gpu
+def test_a_child_of_fork_is_told_about_spawn() -> None:
+    child = """
+            try:
+                compute()
+            except RuntimeError as error:
+                assert "fork" in str(error) and "spawn" in str(error), error
+            else:
+                raise AssertionError("the child used the GPU")
+    """
+    script = FORK.replace("STAGED", "False").replace("CHILD", child.strip())
+    assert run_script(script, CUKERN_BACKEND="cuda") == "done\n"
+
+
+def test_a_child_of_fork_before_first_use_works() -> None:
+    script = """
+        import os
+        import numpy as np, cukern
+        child = os.fork()
+        a = np.ones(100_000, np.float32)
+        assert (cukern.add(a, a) == 2).all()
+        if child == 0:
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        print("done")
+    """
+    assert run_script(script) == "done\n"
