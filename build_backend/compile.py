@@ -111,14 +111,12 @@ class _Job:
 
 def _key(build: Compilation, source: Path, command: list[str], volatile: list[str]) -> str:
     """Return the object folder's key. Flags that name throw-away folders don't count; versions do."""
-    import numpy
-
-    version = sys.version + numpy.__version__
-    if source.suffix == ".cu":
-        assert build.toolkit is not None
-        version = build.toolkit.version()
-    elif source.is_relative_to(ROOT / "cuda"):
+    if source.is_relative_to(ROOT / "cuda"):
         version = build.toolkit.version() if build.toolkit else ""
+    else:
+        import numpy
+
+        version = sys.version + numpy.__version__
     stable = [flag for flag in command if flag not in volatile and not flag.startswith("/")]
     compiler = subprocess.run([command[0], "--version"], check=True, capture_output=True, text=True).stdout
     return hashlib.sha256("\0".join([version, compiler, *stable]).encode()).hexdigest()[:12]

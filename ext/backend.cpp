@@ -92,7 +92,18 @@ void seek_cublas(PyObject *module) noexcept {
     state.cublas_sought = true;
     const PyRef path = cublas_path();
     const PyRef text = path ? PyRef::steal(PyObject_Str(path.get())) : PyRef();
-    if (text) open_cublas(PyUnicode_AsUTF8AndSize(text.get(), nullptr));
+    if (text) {
+        open_cublas(PyUnicode_AsUTF8AndSize(text.get(), nullptr));
+        return;
+    }
+    PyObject *type = nullptr;
+    PyObject *value = nullptr;
+    PyObject *traceback = nullptr;
+    PyErr_Fetch(&type, &value, &traceback);
+    const PyRef held[] = {PyRef::steal(type), PyRef::steal(value), PyRef::steal(traceback)};
+    const PyRef why = value != nullptr ? PyRef::steal(PyObject_Str(value)) : PyRef();
+    const char *reason = why ? PyUnicode_AsUTF8AndSize(why.get(), nullptr) : nullptr;
+    note_cublas_search("cuda-pathfinder", reason != nullptr ? reason : "it found nothing");
     PyErr_Clear();
 }
 

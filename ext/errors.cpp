@@ -62,8 +62,11 @@ void raise_status(const ModuleState &state, const char *function, Status status)
         case CUKERN_INVALID_ARGUMENT: PyErr_Format(PyExc_ValueError, "%s: %s", function, record.message); return;
         case CUKERN_NOT_SUPPORTED: PyErr_Format(PyExc_TypeError, "%s: %s", function, record.message); return;
         case CUKERN_INTERNAL: PyErr_Format(PyExc_SystemError, "%s: %s", function, record.message); return;
-        case CUKERN_OK:
         case CUKERN_LIBRARY_NOT_FOUND:
+            PyErr_Format(PyExc_RuntimeError, "%s: %s; 'pip install cukern[cublas]' brings it", function,
+                         record.message);
+            return;
+        case CUKERN_OK:
         case CUKERN_FORKED:
         case CUKERN_NO_BACKEND: break;
     }

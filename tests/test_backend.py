@@ -185,7 +185,8 @@ else:
 """
     text = output(code, LD_LIBRARY_PATH="")
     if text != "found":  # the system itself may have it where the loader looks
-        assert "matmul_cublas: cuBLAS could not be opened; tried libcublas.so.13 (" in text
+        assert "matmul_cublas: cuBLAS could not be opened; tried cuda-pathfinder (" in text
+        assert "libcublas.so.13 (" in text
         assert "pip install cukern[cublas]" in text
 
 

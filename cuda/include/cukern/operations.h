@@ -44,11 +44,14 @@ bool prefers_cublas(const MatmulCall &call) noexcept;
 // Opens cuBLAS from a path, or by its usual names where path is null. Only the first success counts.
 Status open_cublas(const char *path) noexcept;
 
+// Adds a search made elsewhere, in vain, to what the message of a missing cuBLAS lists.
+void note_cublas_search(const char *who, const char *why) noexcept;
+
 struct CublasInfo {
     bool open = false;
     int version = 0;  // major * 10000 + minor * 100 + patch
     char path[512] = {};
-    char tried[768] = {};
+    char tried[2048] = {};
 };
 CublasInfo cublas_info() noexcept;
 

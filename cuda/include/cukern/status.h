@@ -14,7 +14,7 @@ struct ErrorRecord {
     int code = 0;
     char name[64] = {};
     char api[64] = {};
-    char message[768] = {};
+    char message[2304] = {};
 };
 
 ErrorRecord &last_error() noexcept;

@@ -46,6 +46,7 @@ struct State {
     Library library{};
     std::atomic<bool> open{false};
     CublasInfo info;
+    bool names_tried = false;  // once is enough: a search of the loader's paths is slow
     std::map<std::pair<int, Stream>, Handle> handles;  // never destroyed: the library goes before we could
 };
 
@@ -153,12 +154,18 @@ Status open_cublas(const char *path) noexcept {
     const std::lock_guard lock(s.mutex);
     if (s.info.open) return CUKERN_OK;
     if (path != nullptr && try_open(s, path)) return CUKERN_OK;
-    if (path == nullptr) {
-        s.info.tried[0] = '\0';
+    if (path == nullptr && !s.names_tried) {
+        s.names_tried = true;
         for (const char *name : {"libcublas.so.13", "libcublas.so.12"})
             if (try_open(s, name)) return CUKERN_OK;
     }
     return fail(CUKERN_LIBRARY_NOT_FOUND, "cuBLAS could not be opened; tried %s", s.info.tried);
+}
+
+void note_cublas_search(const char *who, const char *why) noexcept {
+    State &s = state();
+    const std::lock_guard lock(s.mutex);
+    note(s, who, why);
 }
 
 CublasInfo cublas_info() noexcept {

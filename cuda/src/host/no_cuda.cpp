@@ -22,6 +22,8 @@ Status open_cublas(const char *) noexcept {
     return fail(CUKERN_NOT_SUPPORTED, "this build of cukern has the host back-end only: it does not use cuBLAS");
 }
 
+void note_cublas_search(const char *, const char *) noexcept {}
+
 CublasInfo cublas_info() noexcept {
     CublasInfo info;
     std::snprintf(info.tried, sizeof info.tried, "not used by the host back-end");

@@ -1,0 +1,100 @@
+"""What is installed: symbols, needed libraries, headers, stub, names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import metadata, version
+from pathlib import Path
+
+import pytest
+
+import cukern
+
+LIBRARY = cukern.library_path()
+
+
+def tool(*command: str) -> list[str]:
+    """Return the lines that a tool of binutils prints."""
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_exported_symbols() -> None:
+    symbols = {line.split()[-1] for line in tool("nm", "-D", "--defined-only", LIBRARY)}
+    assert "PyInit__cukern" in symbols
+    assert "cukern_add_f32_dev" in symbols
+    assert [name for name in symbols if not name.startswith("cukern_") and name != "PyInit__cukern"] == []
+
+
+def test_needed_libraries() -> None:
+    needed = [line.split("[")[1].rstrip("]") for line in tool("readelf", "-d", LIBRARY) if "(NEEDED)" in line]
+    assert needed
+    assert [name for name in needed if name.startswith(("libcu", "libnv", "libpython"))] == []
+
+
+def test_it_is_stripped_and_abi3() -> None:
+    assert LIBRARY.endswith("_cukern.abi3.so")
+    if os.environ.get("CUKERN_STRIP", "1") == "1":
+        assert not [line for line in tool("readelf", "-S", "-W", LIBRARY) if " .symtab" in line]
+
+
+def test_its_size() -> None:
+    assert Path(LIBRARY).stat().st_size < 10 * 2**20
+
+
+def test_versions_agree() -> None:
+    assert cukern.__version__ == version("cukern")
+    assert metadata("cukern")["License-Expression"] == "Apache-2.0"
+
+
+def test_headers_are_there_and_are_c(tmp_path: Path) -> None:
+    header = Path(cukern.get_include()) / "cukern/cukern.h"
+    assert header.is_file()
+    source = tmp_path / "header.c"
+    source.write_text('#include "cukern/cukern.h"\nint main(void) { return CUKERN_OK; }\n')
+    command = ["cc", "-std=c99", "-Wall", "-Wpedantic", "-Werror", "-fsyntax-only", f"-I{cukern.get_include()}"]
+    subprocess.run([*command, source], check=True)
+
+
+def test_all_names_exist_and_none_is_missing() -> None:
+    for name in cukern.__all__:
+        assert getattr(cukern, name)
+    public = {name for name in vars(cukern) if not name.startswith("_")}
+    assert public == set(cukern.__all__)
+
+
+def test_stub_names_every_function() -> None:
+    stub = (Path(cukern.__file__).parent / "_cukern.pyi").read_text()
+    for name in cukern.__all__:
+        if name not in ("get_include", "library_path"):
+            assert f"def {name}(" in stub or f"class {name}(" in stub
+    assert (Path(cukern.__file__).parent / "py.typed").is_file()
+
+
+def test_types_as_mypy_sees_them(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import array\nimport numpy as np\nimport cukern\n"
+        "a = np.ones(3)\n"
+        "reveal_type(cukern.add(a, 1.0))\n"
+        "reveal_type(cukern.add(a, a, out=a))\n"
+        "reveal_type(cukern.matmul(a, a))\n"
+        "reveal_type(cukern.backend())\n"
+        "cukern.scale(array.array('f', [1.0]), 2)\n"
+        "cukern.add([1.0], 1)\n"
+        "cukern.scale(a, 2, into=a)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", program], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    lines = [line.split(": ", 1)[1] for line in run.stdout.splitlines() if ".py:" in line]
+    assert "ndarray" in lines[0]
+    assert "ndarray" in lines[1]
+    assert "ndarray" in lines[2]
+    assert '"str"' in lines[3]
+    errors = [line for line in run.stdout.splitlines() if ": error:" in line]
+    assert len(errors) == 2
+    assert "program.py:10" in errors[0]
+    assert "program.py:11" in errors[1]
