@@ -72,8 +72,17 @@ def add_caller(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Callable[
     strides = [int64s(*tensor.stride()) for tensor in (a, b, out)]
     shape = int64s(*out.shape)
     arguments = (
-        pointer(a), strides[0], pointer(b), strides[1], pointer(out), strides[2], shape, out.ndim, 0, stream(),
-    )  # fmt: skip
+        pointer(a),
+        strides[0],
+        pointer(b),
+        strides[1],
+        pointer(out),
+        strides[2],
+        shape,
+        out.ndim,
+        0,
+        stream(),
+    )
     return lambda: checked(function(*arguments))
 
 
@@ -81,9 +90,16 @@ def matmul_caller(name: str, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor
     """Return a call of one of the products on three matrices."""
     function = getattr(LIBRARY, f"cukern_{name}_{suffix(a)}_dev")
     arguments = (
-        pointer(a), int64s(*a.stride()), pointer(b), int64s(*b.stride()), pointer(out), int64s(*out.stride()),
-        *(ctypes.c_int64(n) for n in (a.shape[0], a.shape[1], b.shape[1])), 0, stream(),
-    )  # fmt: skip
+        pointer(a),
+        int64s(*a.stride()),
+        pointer(b),
+        int64s(*b.stride()),
+        pointer(out),
+        int64s(*out.stride()),
+        *(ctypes.c_int64(n) for n in (a.shape[0], a.shape[1], b.shape[1])),
+        0,
+        stream(),
+    )
     return lambda: checked(function(*arguments))
 
 
@@ -108,9 +124,21 @@ class BareCublas:
         one, zero = scalar(1), scalar(0)
         (m, k), n = a.shape, b.shape[1]
         arguments = (
-            self.handle, 0, 0, n, m, k, ctypes.byref(one), pointer(b), n, pointer(a), k, ctypes.byref(zero),
-            pointer(out), n,
-        )  # fmt: skip
+            self.handle,
+            0,
+            0,
+            n,
+            m,
+            k,
+            ctypes.byref(one),
+            pointer(b),
+            n,
+            pointer(a),
+            k,
+            ctypes.byref(zero),
+            pointer(out),
+            n,
+        )
         return lambda: self._checked(function(*arguments))
 
     @staticmethod
@@ -134,13 +162,22 @@ def adds() -> list[Comparison]:
     call = add_caller(a, b, out)
     call()
     assert torch.equal(out, a + b)
-    contestants = {"cukern_add_f32_dev": call, "float4 kernel": float4, "torch.add": lambda: torch.add(a, b, out=out)}
+    contestants = {
+        "cukern_add_f32_dev": call,
+        "float4 kernel": float4,
+        "torch.add": lambda: torch.add(a, b, out=out),
+    }
     return [
         compare(
-            "add, 2^28 float32", contestants, kind="device", work=12.0 * n, unit="GB/s", repeat=20,
+            "add, 2^28 float32",
+            contestants,
+            kind="device",
+            work=12.0 * n,
+            unit="GB/s",
+            repeat=20,
             bounds={"float4 kernel": 0.95},
         )
-    ]  # fmt: skip
+    ]
 
 
 def check_product(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
@@ -170,9 +207,12 @@ def products() -> list[Comparison]:
                     compare(
                         f"{name}, {n}, {str(dtype)[6:]}",
                         {f"cukern_{name}_dev": call, "bare cuBLAS": bare.caller(a, b, out)},
-                        kind="device", work=2.0 * n**3, unit="TFLOP/s", repeat=max(2, min(50, 4096**3 // n**3)),
+                        kind="device",
+                        work=2.0 * n**3,
+                        unit="TFLOP/s",
+                        repeat=max(2, min(50, 4096**3 // n**3)),
                         bounds=bounds,
-                    )  # fmt: skip
+                    )
                 )
     return results
 
@@ -183,9 +223,9 @@ def small_products() -> list[Comparison]:
     for n in (32, 64, 128, 192, 256):
         a, b = (torch.randn(n, n, device="cuda") for _ in range(2))
         out = torch.empty_like(a)
-        contestants = {
-            name: matmul_caller(name, a, b, out) for name in ("matmul_tiled", "matmul_cublas")
-        } | {"torch.mm": lambda a=a, b=b, out=out: torch.mm(a, b, out=out)}
+        contestants = {name: matmul_caller(name, a, b, out) for name in ("matmul_tiled", "matmul_cublas")} | {
+            "torch.mm": lambda a=a, b=b, out=out: torch.mm(a, b, out=out)
+        }
         results.append(
             compare(f"small product, {n}", contestants, kind="device", work=2.0 * n**3, unit="us", repeat=200)
         )

@@ -35,9 +35,12 @@ def adds() -> list[Comparison]:
                     "torch round trip": torch_round_trip(torch.add, a, b),
                     "numpy.add": lambda a=a, b=b: np.add(a, b),
                 },
-                kind="host", work=12.0 * n, unit="us", repeat=repeat,
+                kind="host",
+                work=12.0 * n,
+                unit="us",
+                repeat=repeat,
                 bounds={"CuPy round trip": 2.0} if n == 1024 else {},
-            )  # fmt: skip
+            )
         )
     return results
 
@@ -57,8 +60,11 @@ def products() -> list[Comparison]:
                     "torch round trip": torch_round_trip(torch.matmul, a, b),
                     "numpy.matmul": lambda a=a, b=b: np.matmul(a, b),
                 },
-                kind="host", work=2.0 * n**3, unit="us", repeat=max(3, 5000 // n),
-            )  # fmt: skip
+                kind="host",
+                work=2.0 * n**3,
+                unit="us",
+                repeat=max(3, 5000 // n),
+            )
         )
     return results
 

@@ -69,11 +69,16 @@ def _command(build: Compilation, source: Path, extra: list[str]) -> list[str]:
         assert build.toolkit is not None
         host = ["-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wshadow"]
         return [
-            str(build.toolkit.nvcc), "-std=c++17", "-O3", *target_flags(), "--compress-mode=size", "-lineinfo"
-            if os.environ.get("CUKERN_LINEINFO") == "1" else "-DNDEBUG",
+            str(build.toolkit.nvcc),
+            "-std=c++17",
+            "-O3",
+            *target_flags(),
+            "--compress-mode=size",
+            "-lineinfo" if os.environ.get("CUKERN_LINEINFO") == "1" else "-DNDEBUG",
             *(["-Werror=all-warnings"] if werror else []),
-            "-Xcompiler=" + ",".join(host), *includes,
-        ]  # fmt: skip
+            "-Xcompiler=" + ",".join(host),
+            *includes,
+        ]
     command = [*build.cxx, "-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", *WARNINGS, *includes]
     command += ["-Werror"] if werror else []
     command += ["-isystem", str(build.toolkit.include)] if build.toolkit else []
@@ -142,7 +147,11 @@ def compile_sources(build: Compilation, sources: list[Path], extra: list[str], f
 
 def link_flags(build: Compilation) -> list[str]:
     """Return what a shared object of ours is linked with: the CUDA runtime, static and not exported."""
-    flags = [f"-Wl,--version-script={ROOT / 'ext/exports.map'}", "-Wl,--exclude-libs,ALL", "-Wl,--no-undefined-version"]
+    flags = [
+        f"-Wl,--version-script={ROOT / 'ext/exports.map'}",
+        "-Wl,--exclude-libs,ALL",
+        "-Wl,--no-undefined-version",
+    ]
     if os.environ.get("CUKERN_STRIP", "1") == "1":
         flags.append("-Wl,-s")
     if build.toolkit is not None:

@@ -51,12 +51,12 @@ def _block_usage() -> tuple[int, int]: ...
 def _release_caches() -> None: ...
 '''
 
-FUNCTION = '''
+FUNCTION = """
 @overload
 def {name}({parameters}, /, *, out: None = None) -> NDArray[Any]: ...
 @overload
 def {name}({parameters}, /, *, out: _Out) -> _Out: ...
-'''
+"""
 
 PARAMETERS = {
     "binary": "a: _Array | _Number, b: _Array | _Number",

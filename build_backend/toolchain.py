@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 # NVIDIA's compiler as wheels, all of one minor version: they fit each other only so.
-COMPILER_WHEELS = [
-    f"nvidia-{name}==13.0.*" for name in ("cuda-nvcc", "cuda-crt", "nvvm", "cuda-runtime", "cuda-cccl")
-]
+COMPILER_WHEELS = [f"nvidia-{name}==13.0.*" for name in ("cuda-nvcc", "cuda-crt", "nvvm", "cuda-runtime", "cuda-cccl")]
 
 
 @dataclass
@@ -79,8 +77,10 @@ def _real_root(nvcc: Path) -> Path:
     """Return the toolkit's root. nvcc may be a wrapper elsewhere; its dry run prints the root as TOP."""
     run = subprocess.run(
         [nvcc, "-dryrun", "-x", "cu", "-c", "/dev/null", "-o", "/dev/null"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     match = re.search(r"^#\$ TOP=(.*)$", run.stderr, re.MULTILINE)
     if match is None:
         return nvcc.resolve().parent.parent

@@ -7,8 +7,8 @@ namespace cukern::py {
 bool parse_arguments(const ModuleState &state, const char *function, int positional, PyObject *const *values,
                      Py_ssize_t count, PyObject *names, Arguments *arguments) noexcept {
     if (count != positional) {
-        PyErr_Format(PyExc_TypeError, "%s() takes exactly %d positional arguments (%zd given)", function, positional,
-                     count);
+        PyErr_Format(PyExc_TypeError, "%s() takes exactly %d positional arguments (%zd given)", function,
+                     positional, count);
         return false;
     }
     for (int i = 0; i < positional; ++i) arguments->positional[i] = values[i];

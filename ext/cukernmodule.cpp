@@ -31,7 +31,8 @@ int execute(PyObject *module) {
     ModuleState &state = state_of(module);
     // NumPy's C API is one table for the process, so a second interpreter cannot have its own.
     if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
-        PyErr_SetString(PyExc_ImportError, "cukern cannot be imported in a sub-interpreter: NumPy's C API does not "
+        PyErr_SetString(PyExc_ImportError,
+                        "cukern cannot be imported in a sub-interpreter: NumPy's C API does not "
                         "support it");
         return -1;
     }
@@ -47,7 +48,7 @@ int execute(PyObject *module) {
 }
 
 int traverse(PyObject *module, visitproc visit, void *arg) {
-    ModuleState *state = static_cast<ModuleState *>(PyModule_GetState(module));
+    auto *state = static_cast<ModuleState *>(PyModule_GetState(module));
     if (state == nullptr) return 0;
 #define CUKERN_VISIT(name) Py_VISIT(state->name);
     CUKERN_STATE_OBJECTS(CUKERN_VISIT)
@@ -56,7 +57,7 @@ int traverse(PyObject *module, visitproc visit, void *arg) {
 }
 
 int clear(PyObject *module) {
-    ModuleState *state = static_cast<ModuleState *>(PyModule_GetState(module));
+    auto *state = static_cast<ModuleState *>(PyModule_GetState(module));
     if (state == nullptr) return 0;
 #define CUKERN_CLEAR(name) Py_CLEAR(state->name);
     CUKERN_STATE_OBJECTS(CUKERN_CLEAR)
@@ -91,7 +92,7 @@ PyModuleDef g_definition = {
 }  // namespace
 }  // namespace cukern::py
 
-PyMODINIT_FUNC PyInit__cukern(void) {
+PyMODINIT_FUNC PyInit__cukern(void) {  // NOLINT(bugprone-reserved-identifier): the name is Python's
     using namespace cukern::py;
     if (Py_Version >= kPython312) g_slots[1] = {kMultipleInterpreters, nullptr};  // none but the main one
     return PyModuleDef_Init(&g_definition);

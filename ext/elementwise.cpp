@@ -24,11 +24,13 @@ ElementType promoted_type(const Operand &a, const Operand &b) noexcept {
 
 bool check_factor(const char *function, const Operand &factor) noexcept {
     if (factor.view().immediate) return true;
-    PyErr_Format(PyExc_TypeError, "%s: b is an array; the factor is one number (multiply() takes two arrays)", function);
+    PyErr_Format(PyExc_TypeError, "%s: b is an array; the factor is one number (multiply() takes two arrays)",
+                 function);
     return false;
 }
 
-PyObject *call_elementwise(Op op, PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) noexcept {
+PyObject *call_elementwise(Op op, PyObject *module, PyObject *const *values, Py_ssize_t count,
+                           PyObject *names) noexcept {
     const char *const function = info(op).name;
     const ModuleState &state = state_of(module);
     Arguments arguments;
@@ -83,55 +85,56 @@ PyRef row_of(const OpInfo &op) noexcept {
 #define CUKERN_SIGNATURE_TEXT_binary "(a, b, /, *, out=None)\n--\n\n"
 #define CUKERN_SIGNATURE_TEXT_scalar "(a, factor, /, *, out=None)\n--\n\n"
 
-#define CUKERN_OPERANDS_TEXT_binary                                                                     \
-    "a, b : ndarray, object with the buffer protocol, or number\n"                                     \
-    "    Operands of any shapes that broadcast and any strides. Python's own numbers take the\n"       \
+#define CUKERN_OPERANDS_TEXT_binary                                                              \
+    "a, b : ndarray, object with the buffer protocol, or number\n"                               \
+    "    Operands of any shapes that broadcast and any strides. Python's own numbers take the\n" \
     "    element type of the other operand.\n"
-#define CUKERN_OPERANDS_TEXT_scalar                                                                     \
-    "a : ndarray, object with the buffer protocol, or number\n"                                        \
-    "    Operand of any shape and any strides.\n"                                                      \
-    "factor : number or zero-dimensional array\n"                                                      \
+#define CUKERN_OPERANDS_TEXT_scalar                             \
+    "a : ndarray, object with the buffer protocol, or number\n" \
+    "    Operand of any shape and any strides.\n"               \
+    "factor : number or zero-dimensional array\n"               \
     "    Python's own numbers take the element type of `a`.\n"
 
 #define CUKERN_RESULT_TEXT_promoted "the promoted type of the operands, as in NumPy 2"
 #define CUKERN_RESULT_TEXT_floating "the promoted type of the operands, as in NumPy 2; integers give float64"
 
-#define CUKERN_EXAMPLE_TEXT_binary(name)                          \
-    ">>> a = numpy.ones((2, 3), numpy.float32)\n"                \
-    ">>> cukern." name "(a, numpy.ones(3, numpy.float32)).shape\n" \
-    "(2, 3)\n"
-#define CUKERN_EXAMPLE_TEXT_scalar(name)           \
+#define CUKERN_EXAMPLE_TEXT_binary(name)          \
     ">>> a = numpy.ones((2, 3), numpy.float32)\n" \
-    ">>> cukern." name "(a, 2.0, out=a) is a\n"   \
+    ">>> cukern." name                            \
+    "(a, numpy.ones(3, numpy.float32)).shape\n"   \
+    "(2, 3)\n"
+#define CUKERN_EXAMPLE_TEXT_scalar(name)          \
+    ">>> a = numpy.ones((2, 3), numpy.float32)\n" \
+    ">>> cukern." name                            \
+    "(a, 2.0, out=a) is a\n"                      \
     "True\n"
 
-#define CUKERN_ELEMENTWISE_DOC(id, kind, rule, doc)                                                      \
-    #id CUKERN_SIGNATURE_TEXT_##kind doc                                                                 \
-    "\n\nParameters\n----------\n" CUKERN_OPERANDS_TEXT_##kind                                           \
-    "out : ndarray or writable buffer, optional\n"                                                       \
-    "    Takes the result, and is returned. It has the result's shape and an element type that\n"        \
-    "    'same_kind' casting reaches. It may be exactly an operand; else it must not overlap one.\n"     \
-    "\nReturns\n-------\n"                                                                               \
-    "ndarray or `out`\n"                                                                                 \
-    "    Its shape is that to which the operands broadcast; its element type is\n"                       \
-    "    " CUKERN_RESULT_TEXT_##rule ".\n"                                                               \
-    "\nRaises\n------\n"                                                                                 \
-    "TypeError\n"                                                                                        \
-    "    An operand is no array or number, or of an element type other than float32, float64,\n"         \
-    "    int32 and int64; or `out` cannot take the result's.\n"                                          \
-    "ValueError\n"                                                                                       \
-    "    Shapes do not broadcast; or `out` has another shape, is read-only, or overlaps an operand.\n"   \
-    "OverflowError\n"                                                                                    \
-    "    A Python integer is out of the bounds of the element type.\n"                                   \
-    "CudaError\n"                                                                                        \
-    "    A call of CUDA failed.\n"                                                                       \
-    "\nExamples\n--------\n"                                                                             \
-    ">>> import numpy, cukern\n" CUKERN_EXAMPLE_TEXT_##kind(#id)
+#define CUKERN_ELEMENTWISE_DOC(id, kind, rule, doc)                                                        \
+    #id CUKERN_SIGNATURE_TEXT_##kind doc "\n\nParameters\n----------\n" CUKERN_OPERANDS_TEXT_##kind        \
+        "out : ndarray or writable buffer, optional\n"                                                     \
+        "    Takes the result, and is returned. It has the result's shape and an element type that\n"      \
+        "    'same_kind' casting reaches. It may be exactly an operand; else it must not overlap one.\n"   \
+        "\nReturns\n-------\n"                                                                             \
+        "ndarray or `out`\n"                                                                               \
+        "    Its shape is that to which the operands broadcast; its element type is\n"                     \
+        "    " CUKERN_RESULT_TEXT_##rule                                                                   \
+        ".\n"                                                                                              \
+        "\nRaises\n------\n"                                                                               \
+        "TypeError\n"                                                                                      \
+        "    An operand is no array or number, or of an element type other than float32, float64,\n"       \
+        "    int32 and int64; or `out` cannot take the result's.\n"                                        \
+        "ValueError\n"                                                                                     \
+        "    Shapes do not broadcast; or `out` has another shape, is read-only, or overlaps an operand.\n" \
+        "OverflowError\n"                                                                                  \
+        "    A Python integer is out of the bounds of the element type.\n"                                 \
+        "CudaError\n"                                                                                      \
+        "    A call of CUDA failed.\n"                                                                     \
+        "\nExamples\n--------\n"                                                                           \
+        ">>> import numpy, cukern\n" CUKERN_EXAMPLE_TEXT_##kind(#id)
 
 PyMethodDef kElementwiseMethods[] = {
-#define CUKERN_OP(id, kind, types, rule, doc)                             \
-    {#id, as_method(method<Op::id>), METH_FASTCALL | METH_KEYWORDS,       \
-     CUKERN_ELEMENTWISE_DOC(id, kind, rule, doc)},
+#define CUKERN_OP(id, kind, types, rule, doc) \
+    {#id, as_method(method<Op::id>), METH_FASTCALL | METH_KEYWORDS, CUKERN_ELEMENTWISE_DOC(id, kind, rule, doc)},
 #include "cukern/ops.def"
 #undef CUKERN_OP
     {nullptr, nullptr, 0, nullptr},

@@ -22,7 +22,8 @@ const char *function_name(MatmulAlgorithm algorithm) noexcept {
 
 bool check_dimensions(const char *function, const char *argument, const TensorView &view) noexcept {
     if (view.ndim == 1 || view.ndim == 2) return true;
-    PyErr_Format(PyExc_ValueError, "%s: %s has %d dimensions; 1 and 2 are supported", function, argument, view.ndim);
+    PyErr_Format(PyExc_ValueError, "%s: %s has %d dimensions; 1 and 2 are supported", function, argument,
+                 view.ndim);
     return false;
 }
 
@@ -54,7 +55,8 @@ TensorView as_rows(const TensorView &view, bool row) noexcept {
 }
 
 // The result as a matrix (m, n): of the dimensions that left it, with a length of 1.
-TensorView as_matrix(const TensorView &view, std::int64_t m, std::int64_t n, bool has_rows, bool has_columns) noexcept {
+TensorView as_matrix(const TensorView &view, std::int64_t m, std::int64_t n, bool has_rows,
+                     bool has_columns) noexcept {
     TensorView matrix = view;
     matrix.ndim = 2;
     matrix.shape[0] = m;
@@ -65,7 +67,8 @@ TensorView as_matrix(const TensorView &view, std::int64_t m, std::int64_t n, boo
 }
 
 // On the host back-end the product is NumPy's, that is its BLAS's, without its warnings.
-bool multiply_with_numpy(const ModuleState &state, const Operand &a, const Operand &b, PyArrayObject *out) noexcept {
+bool multiply_with_numpy(const ModuleState &state, const Operand &a, const Operand &b,
+                         PyArrayObject *out) noexcept {
     const PyRef x = a.ndarray();
     const PyRef y = b.ndarray();
     const PyRef quiet = PyRef::steal(PyObject_CallFunctionObjArgs(state.quiet, nullptr));
@@ -103,8 +106,8 @@ PyObject *product_on_host(PyObject *module, const char *function, const Operand 
         return multiply_with_numpy(state, a, b, as_array(out)) ? result.finish() : nullptr;
     npy_intp lengths[2] = {};
     for (int i = 0; i < shape.ndim; ++i) lengths[i] = shape.lengths[i];
-    const PyRef product = PyRef::steal(PyArray_New(&PyArray_Type, shape.ndim, lengths, numpy_type_of(type), nullptr,
-                                                   nullptr, 0, 0, nullptr));
+    const PyRef product = PyRef::steal(
+        PyArray_New(&PyArray_Type, shape.ndim, lengths, numpy_type_of(type), nullptr, nullptr, 0, 0, nullptr));
     if (!product || !multiply_with_numpy(state, a, b, as_array(product))) return nullptr;
     Operand from;
     if (!from.read({function, "the product"}, product.get())) return nullptr;
@@ -130,8 +133,10 @@ PyObject *call_matmul(MatmulAlgorithm algorithm, PyObject *module, PyObject *con
     if (!result_shape(function, a.view(), b.view(), &shape)) return nullptr;
     const ElementType type = promote(a.type(), b.type());
     if (algorithm == MatmulAlgorithm::cublas && !is_floating(type)) {
-        PyErr_Format(PyExc_TypeError, "%s: element type %s is not supported; supported are float32, float64 (matmul "
-                     "takes integers too)", function, name_of(type));
+        PyErr_Format(PyExc_TypeError,
+                     "%s: element type %s is not supported; supported are float32, float64 (matmul "
+                     "takes integers too)",
+                     function, name_of(type));
         return nullptr;
     }
     Operand *const operands[] = {&a, &b};
@@ -172,29 +177,31 @@ PyObject *method(PyObject *module, PyObject *const *values, Py_ssize_t count, Py
 
 }  // namespace
 
-#define CUKERN_MATMUL_DOC(name, summary, types, errors)                                                  \
-    name "(a, b, /, *, out=None)\n--\n\n" summary                                                        \
-    "\n\nParameters\n----------\n"                                                                       \
-    "a, b : ndarray or object with the buffer protocol\n"                                                \
-    "    Of one or two dimensions, with any strides; a's last length is b's first. Element types:\n"     \
-    "    " types ".\n"                                                                                   \
-    "out : ndarray or writable buffer, optional\n"                                                       \
-    "    Takes the result, and is returned. It shares no memory with `a` or `b`.\n"                      \
-    "\nReturns\n-------\n"                                                                               \
-    "ndarray or `out`\n"                                                                                 \
-    "    (m, k) with (k, n) gives (m, n); a vector's dimension leaves the result, so that two of them\n" \
-    "    give shape (). The element type is the promoted type of the operands.\n"                        \
-    "\nRaises\n------\n"                                                                                 \
-    "TypeError\n    An operand is no array, or of another element type.\n"                               \
-    "ValueError\n    Inner dimensions differ; more than two dimensions; `out` has another shape, is\n"   \
-    "    read-only, or overlaps an operand.\n" errors                                                    \
-    "CudaError\n    A call of CUDA or cuBLAS failed.\n"                                                  \
-    "\nExamples\n--------\n"                                                                             \
-    ">>> import numpy, cukern\n"                                                                         \
-    ">>> a = numpy.ones((2, 3), numpy.float32)\n"                                                        \
-    ">>> cukern." name "(a, a.T)\n"                                                                      \
-    "array([[3., 3.],\n"                                                                                 \
-    "       [3., 3.]], dtype=float32)\n"
+#define CUKERN_MATMUL_DOC(name, summary, types, errors)                                                       \
+    name "(a, b, /, *, out=None)\n--\n\n" summary                                                             \
+         "\n\nParameters\n----------\n"                                                                       \
+         "a, b : ndarray or object with the buffer protocol\n"                                                \
+         "    Of one or two dimensions, with any strides; a's last length is b's first. Element types:\n"     \
+         "    " types                                                                                         \
+         ".\n"                                                                                                \
+         "out : ndarray or writable buffer, optional\n"                                                       \
+         "    Takes the result, and is returned. It shares no memory with `a` or `b`.\n"                      \
+         "\nReturns\n-------\n"                                                                               \
+         "ndarray or `out`\n"                                                                                 \
+         "    (m, k) with (k, n) gives (m, n); a vector's dimension leaves the result, so that two of them\n" \
+         "    give shape (). The element type is the promoted type of the operands.\n"                        \
+         "\nRaises\n------\n"                                                                                 \
+         "TypeError\n    An operand is no array, or of another element type.\n"                               \
+         "ValueError\n    Inner dimensions differ; more than two dimensions; `out` has another shape, is\n"   \
+         "    read-only, or overlaps an operand.\n" errors                                                    \
+         "CudaError\n    A call of CUDA or cuBLAS failed.\n"                                                  \
+         "\nExamples\n--------\n"                                                                             \
+         ">>> import numpy, cukern\n"                                                                         \
+         ">>> a = numpy.ones((2, 3), numpy.float32)\n"                                                        \
+         ">>> cukern." name                                                                                   \
+         "(a, a.T)\n"                                                                                         \
+         "array([[3., 3.],\n"                                                                                 \
+         "       [3., 3.]], dtype=float32)\n"
 
 PyMethodDef kMatmulMethods[] = {
     {"matmul", as_method(method<MatmulAlgorithm::automatic>), METH_FASTCALL | METH_KEYWORDS,

@@ -6,11 +6,11 @@
 namespace cukern::py {
 
 #define CUKERN_STATE_OBJECTS(X)                                           \
-    X(cuda_error)            /* CudaError(RuntimeError) */                \
-    X(out_of_memory_error)   /* OutOfMemoryError(CudaError, MemoryError) */ \
-    X(device_lost_error)     /* DeviceLostError(CudaError) */             \
-    X(name_out)              /* the interned str "out" */             \
-    X(quiet)                 /* makes numpy.errstate(all="ignore") */
+    X(cuda_error)          /* CudaError(RuntimeError) */                  \
+    X(out_of_memory_error) /* OutOfMemoryError(CudaError, MemoryError) */ \
+    X(device_lost_error)   /* DeviceLostError(CudaError) */               \
+    X(name_out)            /* the interned str "out" */                   \
+    X(quiet)               /* makes numpy.errstate(all="ignore") */
 
 struct ModuleState {
 #define CUKERN_STATE_MEMBER(name) PyObject *name = nullptr;

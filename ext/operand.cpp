@@ -16,7 +16,8 @@ PyRef type_name(PyObject *object) noexcept {
 bool refuse_object(Operand::Place place, PyObject *object, const char *advice) noexcept {
     const PyRef name = type_name(object);
     if (name)
-        PyErr_Format(PyExc_TypeError, "%s: %s is of type %U; %s", place.function, place.argument, name.get(), advice);
+        PyErr_Format(PyExc_TypeError, "%s: %s is of type %U; %s", place.function, place.argument, name.get(),
+                     advice);
     return false;
 }
 
@@ -27,8 +28,10 @@ bool refuse_element_type(Operand::Place place, PyObject *name, const char *advic
 }
 
 bool refuse_byte_order(Operand::Place place) noexcept {
-    PyErr_Format(PyExc_TypeError, "%s: %s is byte-swapped; convert it to native byte order first, as by "
-                 "x.astype(x.dtype.newbyteorder('='))", place.function, place.argument);
+    PyErr_Format(PyExc_TypeError,
+                 "%s: %s is byte-swapped; convert it to native byte order first, as by "
+                 "x.astype(x.dtype.newbyteorder('='))",
+                 place.function, place.argument);
     return false;
 }
 
@@ -85,7 +88,8 @@ bool Operand::read(Place place, PyObject *object) noexcept {
     if (PyList_Check(object) || PyTuple_Check(object))
         return refuse_object(place, object, "pass an array, as made by numpy.asarray()");
     if (!PyObject_CheckBuffer(object))
-        return refuse_object(place, object, "expected an ndarray, an object with the buffer protocol, or a number");
+        return refuse_object(place, object,
+                             "expected an ndarray, an object with the buffer protocol, or a number");
     if (!read_buffer(place, object)) return false;
     return aligned_ || stand_in();
 }
@@ -126,11 +130,13 @@ bool Operand::read_buffer(Place place, PyObject *object) noexcept {
     const Format format = element_type_of(buffer.format, buffer.itemsize, &view_.type);
     if (format == Format::byte_swapped) return refuse_byte_order(place);
     if (format != Format::known) {
-        const PyRef name = PyRef::steal(PyUnicode_FromFormat("'%s'", buffer.format == nullptr ? "B" : buffer.format));
+        const PyRef name =
+            PyRef::steal(PyUnicode_FromFormat("'%s'", buffer.format == nullptr ? "B" : buffer.format));
         if (!name) return false;
-        const char *advice = format == Format::untyped
-                                 ? "; to read its bytes as one of these, pass memoryview(x).cast(\"f\") or the like"
-                                 : "";
+        const char *advice =
+            format == Format::untyped
+                ? "; to read its bytes as one of these, pass memoryview(x).cast(\"f\") or the like"
+                : "";
         return refuse_element_type(place, name.get(), advice);
     }
     writable_ = buffer.readonly == 0;

@@ -118,14 +118,18 @@ bool Result::check_out(const char *function, const Shape &shape, ElementType typ
         return false;
     }
     if (!can_cast_same_kind(type, view.type)) {
-        PyErr_Format(PyExc_TypeError, "%s: the result is of element type %s, which out's %s cannot take (casting "
-                     "'same_kind')", function, name_of(type), name_of(view.type));
+        PyErr_Format(PyExc_TypeError,
+                     "%s: the result is of element type %s, which out's %s cannot take (casting "
+                     "'same_kind')",
+                     function, name_of(type), name_of(view.type));
         return false;
     }
     const ByteLayout own = operand_.layout();
     if (overlaps_itself(own)) {
-        PyErr_Format(PyExc_ValueError, "%s: elements of out overlap each other; pass an array without repeated "
-                     "elements (strides of 0)", function);
+        PyErr_Format(PyExc_ValueError,
+                     "%s: elements of out overlap each other; pass an array without repeated "
+                     "elements (strides of 0)",
+                     function);
         return false;
     }
     for (int i = 0; i < num_operands; ++i) {

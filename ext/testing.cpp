@@ -81,14 +81,14 @@ PyObject *release_caches(PyObject *, PyObject *) {
 PyObject *plant_defect(PyObject *, PyObject *args) {
     const char *name = nullptr;
     if (PyArg_ParseTuple(args, "s", &name) == 0) return nullptr;
-    volatile char *block = static_cast<char *>(std::malloc(16));
+    char *volatile block = static_cast<char *>(std::malloc(16));  // volatile: its size is not known later
     if (std::strcmp(name, "leak") == 0) Py_RETURN_NONE;
     if (std::strcmp(name, "overflow") == 0) {
         volatile int most = 2147483647;
         most = most + 1;
     }
-    if (std::strcmp(name, "overrun") == 0) block[16] = 1;
-    std::free(const_cast<char *>(block));
+    if (std::strcmp(name, "overrun") == 0) static_cast<volatile char *>(block)[16] = 1;
+    std::free(block);
     Py_RETURN_NONE;
 }
 #endif

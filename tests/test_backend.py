@@ -20,9 +20,13 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run code in a fresh process, with the choice of the back-end as given."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("CUKERN_")}
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env={**clean, **environment},
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**clean, **environment},
         check=False,
-    )  # fmt: skip
+    )
 
 
 def output(code: str, **environment: str) -> str:

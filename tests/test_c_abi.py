@@ -110,7 +110,10 @@ def test_errors(library: ctypes.CDLL) -> None:
         (library.cukern_add_f32(None, pointer, pointer, n), b"a is NULL"),
         (library.cukern_add_f32(pointer, pointer, None, n), b"out is NULL"),
         (library.cukern_add_f32(pointer, pointer, shifted, n), b"out overlaps a"),
-        (library.cukern_add_f32(pointer, pointer, pointer, ctypes.c_size_t(2**62)), b"n is 4611686018427387904"),
+        (
+            library.cukern_add_f32(pointer, pointer, pointer, ctypes.c_size_t(2**62)),
+            b"n is 4611686018427387904",
+        ),
         (library.cukern_matmul_f32(pointer, shifted, pointer, *[ctypes.c_int64(1)] * 3), b"out overlaps a"),
         (library.cukern_matmul_f32(pointer, pointer, pointer, *[ctypes.c_int64(-1)] * 3), b"negative length"),
         (library.cukern_add_f32_dev(*[pointer] * 6, pointer, 65, 0, None), b"ndim is 65; expected 0 to 64"),
@@ -239,11 +242,22 @@ def test_a_c_program_links_the_plain_library(tmp_path: Path) -> None:
     source = tmp_path / "program.c"
     source.write_text(PROGRAM)
     include, lib = tmp_path / "library/include", tmp_path / "library/lib"
-    command = ["cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", source, f"-I{include}", f"-L{lib}"]
+    command = [
+        "cc",
+        "-std=c99",
+        "-Wall",
+        "-Wextra",
+        "-Wpedantic",
+        "-Werror",
+        source,
+        f"-I{include}",
+        f"-L{lib}",
+    ]
     subprocess.run([*command, "-lcukern", f"-Wl,-rpath,{lib}", "-o", tmp_path / "program"], check=True)
     run = subprocess.run([tmp_path / "program"], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines() == ["11 22 33 44", "70 100 150 220", "invalid argument", "a is NULL"]
-    names = subprocess.run(["nm", "-D", "--defined-only", lib / "libcukern.so"], capture_output=True, text=True)
+    command = ["nm", "-D", "--defined-only", lib / "libcukern.so"]
+    names = subprocess.run(command, capture_output=True, text=True, check=True)
     symbols = [line.split()[-1] for line in names.stdout.splitlines()]
     assert symbols
     assert all(symbol.startswith("cukern_") for symbol in symbols)

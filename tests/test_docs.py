@@ -44,9 +44,13 @@ def test_readme_examples() -> None:
 @pytest.mark.build
 def test_quickstart() -> None:
     run = subprocess.run(
-        [sys.executable, ROOT / "examples/quickstart.py"], capture_output=True, text=True, timeout=300, check=False,
+        [sys.executable, ROOT / "examples/quickstart.py"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
         env=dict(os.environ),
-    )  # fmt: skip
+    )
     assert run.returncode == 0, run.stderr
     assert "matmul" in run.stdout
 
@@ -54,5 +58,14 @@ def test_quickstart() -> None:
 @pytest.mark.build
 def test_the_architecture_page_names_every_folder() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
-    for folder in ("python/cukern", "ext", "cuda/include", "cuda/src", "build_backend", "tests", "benchmarks", "scripts"):
+    for folder in (
+        "python/cukern",
+        "ext",
+        "cuda/include",
+        "cuda/src",
+        "build_backend",
+        "tests",
+        "benchmarks",
+        "scripts",
+    ):
         assert f"`{folder}" in page

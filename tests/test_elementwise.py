@@ -69,12 +69,24 @@ def test_layouts_of_out(shape: tuple[int, ...], rng: np.random.Generator) -> Non
 @pytest.mark.parametrize(
     "shapes",
     [
-        ((3, 4), (4,)), ((3, 4), (3, 1)), ((3, 1), (1, 4)), ((2, 3, 4), (3, 1)), ((1,), (5, 1, 6)),
-        ((), (3, 4)), ((3, 4), ()), ((), ()), ((1, 1), (1,)), ((2, 1, 3, 1), (4, 1, 5)),
-        ((0,), (1,)), ((0, 3), (3,)), ((3, 0), (1, 1)), ((0,), ()), ((2, 0, 4), (2, 1, 1)),
+        ((3, 4), (4,)),
+        ((3, 4), (3, 1)),
+        ((3, 1), (1, 4)),
+        ((2, 3, 4), (3, 1)),
+        ((1,), (5, 1, 6)),
+        ((), (3, 4)),
+        ((3, 4), ()),
+        ((), ()),
+        ((1, 1), (1,)),
+        ((2, 1, 3, 1), (4, 1, 5)),
+        ((0,), (1,)),
+        ((0, 3), (3,)),
+        ((3, 0), (1, 1)),
+        ((0,), ()),
+        ((2, 0, 4), (2, 1, 1)),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_broadcasting_and_zero_sizes(shapes, rng: np.random.Generator) -> None:
     for name in BINARY:
         a, b = (random_array(rng, shape, np.dtype(np.float32)) for shape in shapes)

@@ -39,10 +39,21 @@ def operand(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize(
     "sizes",
-    [(1, 1, 1), (2, 3, 4), (16, 16, 16), (17, 33, 65), (128, 128, 128), (129, 130, 131), (5, 300, 2), (200, 1, 130),
-     (1, 257, 140), (140, 257, 1), (3, 16, 600)],
+    [
+        (1, 1, 1),
+        (2, 3, 4),
+        (16, 16, 16),
+        (17, 33, 65),
+        (128, 128, 128),
+        (129, 130, 131),
+        (5, 300, 2),
+        (200, 1, 130),
+        (1, 257, 140),
+        (140, 257, 1),
+        (3, 16, 600),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_sizes(function: str, dtype: np.dtype, sizes: tuple[int, int, int], rng: np.random.Generator) -> None:
     m, k, n = sizes
     a, b = operand(rng, (m, k), dtype), operand(rng, (k, n), dtype)
@@ -77,7 +88,13 @@ def test_vectors(function: str, rng: np.random.Generator) -> None:
     f = getattr(cukern, function)
     for dtype in FLOATS:
         matrix, left, right = (operand(rng, shape, dtype) for shape in ((12, 9), (12,), (9,)))
-        for a, b in [(left, matrix), (matrix, right), (left, left), (right[::-1], right), (left[::2], matrix[::2])]:
+        for a, b in [
+            (left, matrix),
+            (matrix, right),
+            (left, left),
+            (right[::-1], right),
+            (left[::2], matrix[::2]),
+        ]:
             check(f(a, b), a, b)
         assert f(left, left).shape == ()
 

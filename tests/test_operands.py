@@ -50,9 +50,14 @@ def test_element_types_of_buffers(code: str, dtype: str) -> None:
 
 @pytest.mark.parametrize(
     ("ctype", "dtype"),
-    [(ctypes.c_float, "float32"), (ctypes.c_double, "float64"), (ctypes.c_int, "int32"), (ctypes.c_long, "int64"),
-     (ctypes.c_longlong, "int64")],
-)  # fmt: skip
+    [
+        (ctypes.c_float, "float32"),
+        (ctypes.c_double, "float64"),
+        (ctypes.c_int, "int32"),
+        (ctypes.c_long, "int64"),
+        (ctypes.c_longlong, "int64"),
+    ],
+)
 def test_two_dimensional_ctypes_arrays(ctype, dtype: str) -> None:
     a = ((ctype * 2) * 3)((1, 2), (3, 4), (5, 6))
     assert_same(cukern.add(a, a), np.array([[2, 4], [6, 8], [10, 12]], dtype))
@@ -79,7 +84,9 @@ def test_read_only_operands_are_fine() -> None:
     assert_same(cukern.add(a, memoryview(a.tobytes()).cast("d")), a + a)
 
 
-@pytest.mark.parametrize("untyped", [b"12345678", bytearray(8), memoryview(b"12345678")], ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize(
+    "untyped", [b"12345678", bytearray(8), memoryview(b"12345678")], ids=lambda x: type(x).__name__
+)
 def test_untyped_bytes_get_advice(untyped) -> None:
     with pytest.raises(TypeError, match=r"add: a has element type 'B'; supported are float32.*memoryview\(x\).cast"):
         cukern.add(untyped, 1)
@@ -109,7 +116,7 @@ def test_untyped_bytes_get_advice(untyped) -> None:
         (memoryview(np.ones(3, ">f8")), "a is byte-swapped"),
     ],
     ids=lambda thing: type(thing).__name__,
-)  # fmt: skip
+)
 def test_refused_operands(thing, message: str) -> None:
     out = np.full(3, 9.0)
     for name in ("add", "divide", "scale", "matmul"):

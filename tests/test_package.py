@@ -53,7 +53,15 @@ def test_headers_are_there_and_are_c(tmp_path: Path) -> None:
     assert header.is_file()
     source = tmp_path / "header.c"
     source.write_text('#include "cukern/cukern.h"\nint main(void) { return CUKERN_OK; }\n')
-    command = ["cc", "-std=c99", "-Wall", "-Wpedantic", "-Werror", "-fsyntax-only", f"-I{cukern.get_include()}"]
+    command = [
+        "cc",
+        "-std=c99",
+        "-Wall",
+        "-Wpedantic",
+        "-Werror",
+        "-fsyntax-only",
+        f"-I{cukern.get_include()}",
+    ]
     subprocess.run([*command, source], check=True)
 
 
@@ -87,14 +95,16 @@ def test_types_as_mypy_sees_them(tmp_path: Path) -> None:
         "cukern.scale(a, 2, into=a)\n"
     )
     run = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", program], capture_output=True, text=True, cwd=tmp_path, check=False
+        [sys.executable, "-m", "mypy", "--strict", program],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
     )
     lines = [line.split(": ", 1)[1] for line in run.stdout.splitlines() if ".py:" in line]
     assert "ndarray" in lines[0]
     assert "ndarray" in lines[1]
     assert "ndarray" in lines[2]
     assert '"str"' in lines[3]
-    errors = [line for line in run.stdout.splitlines() if ": error:" in line]
-    assert len(errors) == 2
-    assert "program.py:10" in errors[0]
-    assert "program.py:11" in errors[1]
+    errors = {line.split(":")[1] for line in run.stdout.splitlines() if ": error:" in line}
+    assert errors == {"10", "11"}

@@ -68,8 +68,12 @@ def run_script(script: str, **environment: str) -> str:
 
     run = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(script)],
-        capture_output=True, text=True, timeout=120, env={**os.environ, **environment}, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+        check=False,
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout
 

@@ -57,13 +57,19 @@ void BlockPool::release(void *data, std::size_t bytes, int device, Stream stream
     const std::size_t size = enabled_ ? size_class(bytes) : bytes;
     const std::lock_guard lock(mutex_);
     in_use_ -= static_cast<std::int64_t>(size);
-    if (enabled_) try {
-            free_[{device, stream, size}].push_back(data);
-            cached_ += static_cast<std::int64_t>(size);
-            return;
-        } catch (...) {  // no host memory for the list: the block is given back instead
-        }
+    if (enabled_ && keep({device, stream, size}, data)) return;
     runtime_.release_device(data);
+}
+
+// False when there is no host memory for the list.
+bool BlockPool::keep(const Key &key, void *data) noexcept {
+    try {
+        free_[key].push_back(data);
+    } catch (...) {
+        return false;
+    }
+    cached_ += static_cast<std::int64_t>(std::get<2>(key));
+    return true;
 }
 
 void BlockPool::empty_locked() noexcept {

@@ -32,6 +32,7 @@ public:
 private:
     using Key = std::tuple<int, Stream, std::size_t>;
 
+    bool keep(const Key &key, void *data) noexcept;
     void empty_locked() noexcept;
 
     Runtime &runtime_;

@@ -31,7 +31,8 @@ Status strided_view(const T *data, const std::int64_t *strides, const std::int64
     if (ndim < 0 || ndim > kMaxDims)
         return fail(CUKERN_INVALID_ARGUMENT, "ndim is %d; expected 0 to %d", ndim, kMaxDims);
     if (ndim > 0 && (shape == nullptr || strides == nullptr))
-        return fail(CUKERN_INVALID_ARGUMENT, "%s of %s is NULL", shape == nullptr ? "the shape" : "the strides", name);
+        return fail(CUKERN_INVALID_ARGUMENT, "%s of %s is NULL", shape == nullptr ? "the shape" : "the strides",
+                    name);
     std::int64_t bytes = 0;
     if (!checked_bytes(shape, ndim, sizeof(T), &bytes))
         return fail(CUKERN_INVALID_ARGUMENT, "the shape of %s has a negative length or too many elements", name);
@@ -178,14 +179,14 @@ const char *cukern_backend(void) {
 
 cukern_status cukern_set_cublas_path(const char *path) { return open_cublas(path); }
 
-#define CUKERN_DEFINE_binary(id, T, S, R)                                                   \
+#define CUKERN_DEFINE_binary(id, T, S, R)                                                       \
     cukern_status CUKERN_SIGNATURE_binary(id, T, S, R) { return binary(Op::id, a, b, out, n); } \
-    cukern_status CUKERN_SIGNATURE_DEV_binary(id, T, S, R) {                                \
-        TensorView x, y, z;                                                                 \
-        CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &x));                       \
-        CUKERN_TRY(strided_view(b, b_strides, shape, ndim, "b", &y));                       \
-        CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &z));                 \
-        return elementwise(make_call(Op::id, x, y, z), device, stream);                     \
+    cukern_status CUKERN_SIGNATURE_DEV_binary(id, T, S, R) {                                    \
+        TensorView x, y, z;                                                                     \
+        CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &x));                           \
+        CUKERN_TRY(strided_view(b, b_strides, shape, ndim, "b", &y));                           \
+        CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &z));                     \
+        return elementwise(make_call(Op::id, x, y, z), device, stream);                         \
     }
 #define CUKERN_DEFINE_scalar(id, T, S, R)                                                            \
     cukern_status CUKERN_SIGNATURE_scalar(id, T, S, R) { return scalar(Op::id, a, factor, out, n); } \
@@ -196,21 +197,21 @@ cukern_status cukern_set_cublas_path(const char *path) { return open_cublas(path
         immediate_view(factor, &y);                                                                  \
         return elementwise(make_call(Op::id, x, y, z), device, stream);                              \
     }
-#define CUKERN_OP(id, kind, types, rule, doc)                                   \
-    CUKERN_DEFINE_##kind(id, float, f32, CUKERN_RESULT_##rule##_f32)            \
-    CUKERN_DEFINE_##kind(id, double, f64, CUKERN_RESULT_##rule##_f64)           \
-    CUKERN_DEFINE_##kind(id, int32_t, i32, CUKERN_RESULT_##rule##_i32)          \
-    CUKERN_DEFINE_##kind(id, int64_t, i64, CUKERN_RESULT_##rule##_i64)
+#define CUKERN_OP(id, kind, types, rule, doc)                                  \
+    CUKERN_DEFINE_##kind(id, float, f32, CUKERN_RESULT_##rule##_f32)           \
+        CUKERN_DEFINE_##kind(id, double, f64, CUKERN_RESULT_##rule##_f64)      \
+            CUKERN_DEFINE_##kind(id, int32_t, i32, CUKERN_RESULT_##rule##_i32) \
+                CUKERN_DEFINE_##kind(id, int64_t, i64, CUKERN_RESULT_##rule##_i64)
 #include "cukern/ops.def"
 #undef CUKERN_OP
 
-#define CUKERN_DEFINE_MATMUL(name, algorithm, T, S)                                                    \
-    cukern_status CUKERN_SIGNATURE_MATMUL(name, T, S) {                                                \
-        return product(MatmulAlgorithm::algorithm, a, b, out, m, k, n);                                \
-    }                                                                                                  \
-    cukern_status CUKERN_SIGNATURE_MATMUL_DEV(name, T, S) {                                            \
-        return product_on_device(MatmulAlgorithm::algorithm, a, a_strides, b, b_strides, out, out_strides, m, k, n, \
-                                 device, stream);                                                      \
+#define CUKERN_DEFINE_MATMUL(name, algorithm, T, S)                                                              \
+    cukern_status CUKERN_SIGNATURE_MATMUL(name, T, S) {                                                          \
+        return product(MatmulAlgorithm::algorithm, a, b, out, m, k, n);                                          \
+    }                                                                                                            \
+    cukern_status CUKERN_SIGNATURE_MATMUL_DEV(name, T, S) {                                                      \
+        return product_on_device(MatmulAlgorithm::algorithm, a, a_strides, b, b_strides, out, out_strides, m, k, \
+                                 n, device, stream);                                                             \
     }
 CUKERN_DEFINE_MATMUL(matmul, automatic, float, f32)
 CUKERN_DEFINE_MATMUL(matmul, automatic, double, f64)

@@ -59,9 +59,9 @@ Status context_of(Globals &g, Backend backend, Context **out) noexcept {
     return CUKERN_OK;
 }
 
-template <std::size_t size, typename... Arguments>
-void print(char (&to)[size], const char *format, Arguments... arguments) noexcept {
-    std::snprintf(to, size, format, arguments...);
+template <std::size_t size>
+void copy_text(char (&to)[size], const char *text) noexcept {
+    std::snprintf(to, size, "%s", text);
 }
 
 Status choose(BackendInfo *info) noexcept {
@@ -69,7 +69,7 @@ Status choose(BackendInfo *info) noexcept {
     if (wish == nullptr || wish[0] == '\0') wish = "auto";
     if (std::strcmp(wish, "host") == 0) {
         info->backend = Backend::host;
-        print(info->reason, "CUKERN_BACKEND=host");
+        copy_text(info->reason, "CUKERN_BACKEND=host");
         return CUKERN_OK;
     }
     const bool forced = std::strcmp(wish, "cuda") == 0;
@@ -79,14 +79,15 @@ Status choose(BackendInfo *info) noexcept {
     const CudaProbe probe = probe_cuda(found, sizeof found);
     if (probe == CudaProbe::usable) {
         info->backend = Backend::cuda;
-        print(info->reason, forced ? "CUKERN_BACKEND=cuda" : "a usable CUDA device is present");
+        copy_text(info->reason, forced ? "CUKERN_BACKEND=cuda" : "a usable CUDA device is present");
         return CUKERN_OK;
     }
     if (forced) return fail(CUKERN_NO_BACKEND, "CUKERN_BACKEND=cuda, but there is no usable device: %s", found);
     info->backend = Backend::host;
-    print(info->reason, "%s", found);
+    copy_text(info->reason, found);
     if (probe == CudaProbe::broken)
-        print(info->warning, "cukern uses the CPU although a CUDA driver is installed: %s", found);
+        std::snprintf(info->warning, sizeof info->warning,
+                      "cukern uses the CPU although a CUDA driver is installed: %s", found);
     return CUKERN_OK;
 }
 
@@ -147,7 +148,7 @@ Status testing::use_backend(Backend backend) noexcept {
     CUKERN_TRY(context_of(*g, backend, &active));
     g->info = {};
     g->info.backend = backend;
-    print(g->info.reason, "chosen by a test");
+    copy_text(g->info.reason, "chosen by a test");
     g->active.store(active, std::memory_order_release);
     return CUKERN_OK;
 }

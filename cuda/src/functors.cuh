@@ -32,7 +32,9 @@ struct Formula;
 template <>
 struct Formula<Op::copy> {
     template <typename T>
-    CUKERN_HD static T apply(T a) { return a; }
+    CUKERN_HD static T apply(T a) {
+        return a;
+    }
 };
 
 template <>
@@ -62,7 +64,9 @@ struct Formula<Op::multiply> {
 template <>
 struct Formula<Op::divide> {
     template <typename T>
-    CUKERN_HD static T apply(T a, T b) { return a / b; }
+    CUKERN_HD static T apply(T a, T b) {
+        return a / b;
+    }
 };
 
 template <>

@@ -111,7 +111,8 @@ void for_each_run(const Walk &walk, std::int64_t begin, std::int64_t end, Run ru
 }
 
 template <typename T>
-void copy_strided(T *to, std::int64_t to_stride, const T *from, std::int64_t from_stride, std::int64_t n) noexcept {
+void copy_strided(T *to, std::int64_t to_stride, const T *from, std::int64_t from_stride,
+                  std::int64_t n) noexcept {
     for (std::int64_t i = 0; i < n; ++i) to[i * to_stride] = from[i * from_stride];
 }
 

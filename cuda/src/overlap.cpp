@@ -10,7 +10,7 @@
 namespace cukern {
 namespace {
 
-constexpr int kMaxTerms = 130;      // 64 dimensions of each array, and the bytes inside an element of each
+constexpr int kMaxTerms = 130;  // 64 dimensions of each array, and the bytes inside an element of each
 constexpr int kMaxSteps = 20'000;
 
 struct Term {
@@ -43,7 +43,8 @@ public:
 
     // Is there a choice of the variables with sum(coefficient * variable) == target?
     bool solve(std::int64_t target) noexcept {
-        std::sort(terms_, terms_ + count_, [](const Term &x, const Term &y) { return x.coefficient > y.coefficient; });
+        std::sort(terms_, terms_ + count_,
+                  [](const Term &x, const Term &y) { return x.coefficient > y.coefficient; });
         reach_[count_] = 0;
         divisor_[count_] = 0;
         for (int i = count_ - 1; i >= 0; --i) {
@@ -62,8 +63,7 @@ private:
         const Term &term = terms_[at];
         std::int64_t high = std::min(term.limit, target / term.coefficient);
         std::int64_t low = 0;
-        if (target > reach_[at + 1])
-            low = (target - reach_[at + 1] + term.coefficient - 1) / term.coefficient;
+        if (target > reach_[at + 1]) low = (target - reach_[at + 1] + term.coefficient - 1) / term.coefficient;
         for (std::int64_t value = high; value >= low; --value)
             if (from(at + 1, target - value * term.coefficient)) return true;
         return false;

@@ -32,7 +32,8 @@ void fill_slot(const TensorView &host, bool packed, std::int64_t begin, std::int
     });
 }
 
-void drain_slot(const TensorView &host, bool packed, std::int64_t begin, std::int64_t end, const void *slot) noexcept {
+void drain_slot(const TensorView &host, bool packed, std::int64_t begin, std::int64_t end,
+                const void *slot) noexcept {
     const std::int64_t size = size_of(host.type);
     parallel_for(end - begin, kCopyGrain / size, [&](std::int64_t from, std::int64_t to) {
         const char *source = static_cast<const char *>(slot) + from * size;
@@ -97,7 +98,8 @@ Status Staging::begin(Uses uses) noexcept {
 }
 
 Status Staging::place(std::int64_t bytes, void **data, bool *in_place) noexcept {
-    const std::size_t aligned = (static_cast<std::size_t>(bytes) + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+    const std::size_t aligned =
+        (static_cast<std::size_t>(bytes) + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
     *in_place = bytes <= small_bytes_ && arena_used_ + aligned <= kArenaBytes;
     if (*in_place) {
         *data = static_cast<char *>(lane_->arena) + arena_used_;

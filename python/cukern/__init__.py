@@ -17,7 +17,15 @@ from pathlib import Path as _Path
 
 from . import _cukern
 from ._cukern import *  # noqa: F403
-from ._cukern import CudaError, DeviceLostError, OutOfMemoryError, backend, matmul, matmul_cublas, matmul_tiled
+from ._cukern import (
+    CudaError,
+    DeviceLostError,
+    OutOfMemoryError,
+    backend,
+    matmul,
+    matmul_cublas,
+    matmul_tiled,
+)
 
 __all__ = [
     "CudaError",

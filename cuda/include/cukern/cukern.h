@@ -75,24 +75,21 @@ CUKERN_API cukern_status cukern_set_cublas_path(const char *path);
 #define CUKERN_RESULT_floating_i32 double
 #define CUKERN_RESULT_floating_i64 double
 
-#define CUKERN_SIGNATURE_binary(id, T, S, R)                                                       \
-    cukern_##id##_##S(const T *a, const T *b, R *out, size_t n)
+#define CUKERN_SIGNATURE_binary(id, T, S, R) cukern_##id##_##S(const T *a, const T *b, R *out, size_t n)
 #define CUKERN_SIGNATURE_scalar(id, T, S, R) cukern_##id##_##S(const T *a, T factor, R *out, size_t n)
-#define CUKERN_SIGNATURE_DEV_binary(id, T, S, R)                                                   \
-    cukern_##id##_##S##_dev(const T *a, const int64_t *a_strides, const T *b,                      \
-                            const int64_t *b_strides, R *out, const int64_t *out_strides,          \
+#define CUKERN_SIGNATURE_DEV_binary(id, T, S, R)                                                                \
+    cukern_##id##_##S##_dev(const T *a, const int64_t *a_strides, const T *b, const int64_t *b_strides, R *out, \
+                            const int64_t *out_strides, const int64_t *shape, int ndim, int device, void *stream)
+#define CUKERN_SIGNATURE_DEV_scalar(id, T, S, R)                                                                \
+    cukern_##id##_##S##_dev(const T *a, const int64_t *a_strides, T factor, R *out, const int64_t *out_strides, \
                             const int64_t *shape, int ndim, int device, void *stream)
-#define CUKERN_SIGNATURE_DEV_scalar(id, T, S, R)                                                   \
-    cukern_##id##_##S##_dev(const T *a, const int64_t *a_strides, T factor, R *out,                \
-                            const int64_t *out_strides, const int64_t *shape, int ndim,            \
-                            int device, void *stream)
-#define CUKERN_DECLARE(kind, id, T, S, R)                           \
+#define CUKERN_DECLARE(kind, id, T, S, R)                          \
     CUKERN_API cukern_status CUKERN_SIGNATURE_##kind(id, T, S, R); \
     CUKERN_API cukern_status CUKERN_SIGNATURE_DEV_##kind(id, T, S, R);
-#define CUKERN_OP(id, kind, types, rule, doc)                               \
-    CUKERN_DECLARE(kind, id, float, f32, CUKERN_RESULT_##rule##_f32)        \
-    CUKERN_DECLARE(kind, id, double, f64, CUKERN_RESULT_##rule##_f64)       \
-    CUKERN_DECLARE(kind, id, int32_t, i32, CUKERN_RESULT_##rule##_i32)      \
+#define CUKERN_OP(id, kind, types, rule, doc)                          \
+    CUKERN_DECLARE(kind, id, float, f32, CUKERN_RESULT_##rule##_f32)   \
+    CUKERN_DECLARE(kind, id, double, f64, CUKERN_RESULT_##rule##_f64)  \
+    CUKERN_DECLARE(kind, id, int32_t, i32, CUKERN_RESULT_##rule##_i32) \
     CUKERN_DECLARE(kind, id, int64_t, i64, CUKERN_RESULT_##rule##_i64)
 #include "cukern/ops.def"
 #undef CUKERN_OP
@@ -101,13 +98,13 @@ CUKERN_API cukern_status cukern_set_cublas_path(const char *path);
 /* Matrix products out = a @ b of a (m, k) and b (k, n), row-major on the host, any strides in the `_dev`
  * forms (two an operand, rows first). `matmul` picks the faster way, `matmul_tiled` is the shared-memory
  * kernel, `matmul_cublas` is cuBLAS in full precision (f32 and f64 only). */
-#define CUKERN_SIGNATURE_MATMUL(name, T, S)                                                        \
+#define CUKERN_SIGNATURE_MATMUL(name, T, S) \
     cukern_##name##_##S(const T *a, const T *b, T *out, int64_t m, int64_t k, int64_t n)
-#define CUKERN_SIGNATURE_MATMUL_DEV(name, T, S)                                                    \
-    cukern_##name##_##S##_dev(const T *a, const int64_t *a_strides, const T *b,                    \
-                              const int64_t *b_strides, T *out, const int64_t *out_strides,        \
-                              int64_t m, int64_t k, int64_t n, int device, void *stream)
-#define CUKERN_DECLARE_MATMUL(name, T, S)                          \
+#define CUKERN_SIGNATURE_MATMUL_DEV(name, T, S)                                                                   \
+    cukern_##name##_##S##_dev(const T *a, const int64_t *a_strides, const T *b, const int64_t *b_strides, T *out, \
+                              const int64_t *out_strides, int64_t m, int64_t k, int64_t n, int device,            \
+                              void *stream)
+#define CUKERN_DECLARE_MATMUL(name, T, S)                         \
     CUKERN_API cukern_status CUKERN_SIGNATURE_MATMUL(name, T, S); \
     CUKERN_API cukern_status CUKERN_SIGNATURE_MATMUL_DEV(name, T, S);
 CUKERN_DECLARE_MATMUL(matmul, float, f32)

@@ -31,10 +31,10 @@ constexpr bool is_floating(ElementType type) { return info(type).kind == 'f'; }
 
 template <typename T>
 struct ElementTypeOf;
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy)        \
-    template <>                                                  \
-    struct ElementTypeOf<ctype> {                                \
-        static constexpr ElementType value = ElementType::id;    \
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy)     \
+    template <>                                               \
+    struct ElementTypeOf<ctype> {                             \
+        static constexpr ElementType value = ElementType::id; \
     };
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE

@@ -39,9 +39,7 @@ constexpr int kMaxInputs = 2;
 constexpr const char *name_of(OpKind kind) {
     return kind == OpKind::binary ? "binary" : kind == OpKind::scalar ? "scalar" : "unary";
 }
-constexpr const char *name_of(ResultRule rule) {
-    return rule == ResultRule::promoted ? "promoted" : "floating";
-}
+constexpr const char *name_of(ResultRule rule) { return rule == ResultRule::promoted ? "promoted" : "floating"; }
 
 // The type in which an operation computes, and which it returns, from its operands' promoted type.
 constexpr ElementType result_type(Op op, ElementType promoted) {

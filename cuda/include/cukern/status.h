@@ -28,8 +28,7 @@ const char *status_text(Status status) noexcept;
 }  // namespace cukern
 
 // Returns from the enclosing function when an expression's status is not CUKERN_OK.
-#define CUKERN_TRY(expression)                                                        \
-    do {                                                                              \
-        if (const ::cukern::Status try_status = (expression); try_status != CUKERN_OK) \
-            return try_status;                                                        \
+#define CUKERN_TRY(expression)                                                                            \
+    do {                                                                                                  \
+        if (const ::cukern::Status try_status = (expression); try_status != CUKERN_OK) return try_status; \
     } while (0)

@@ -24,7 +24,7 @@ enum class StagingMode : int {
 };
 struct StagingOptions {
     StagingMode mode = StagingMode::automatic;
-    std::int64_t slot_bytes = 0;   // of a pinned slot; 0: the default
+    std::int64_t slot_bytes = 0;    // of a pinned slot; 0: the default
     std::int64_t small_bytes = -1;  // up to which an operand is read in place from pinned memory; -1: the default
 };
 void set_staging(const StagingOptions &options) noexcept;

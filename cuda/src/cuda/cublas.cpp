@@ -46,7 +46,7 @@ struct State {
     Library library{};
     std::atomic<bool> open{false};
     CublasInfo info;
-    bool names_tried = false;  // once is enough: a search of the loader's paths is slow
+    bool names_tried = false;                          // once is enough: a search of the loader's paths is slow
     std::map<std::pair<int, Stream>, Handle> handles;  // never destroyed: the library goes before we could
 };
 
@@ -62,13 +62,15 @@ bool find(void *library, const char *name, F *function) noexcept {
 }
 
 bool find_all(void *handle, Library *library) noexcept {
-    return find(handle, "cublasCreate_v2", &library->create) && find(handle, "cublasDestroy_v2", &library->destroy) &&
+    return find(handle, "cublasCreate_v2", &library->create) &&
+           find(handle, "cublasDestroy_v2", &library->destroy) &&
            find(handle, "cublasSetStream_v2", &library->set_stream) &&
            find(handle, "cublasSetWorkspace_v2", &library->set_workspace) &&
            find(handle, "cublasGetProperty", &library->get_property) &&
            find(handle, "cublasGetStatusName", &library->status_name) &&
            find(handle, "cublasGetStatusString", &library->status_text) &&
-           find(handle, "cublasSgemm_v2_64", &library->sgemm) && find(handle, "cublasDgemm_v2_64", &library->dgemm);
+           find(handle, "cublasSgemm_v2_64", &library->sgemm) &&
+           find(handle, "cublasDgemm_v2_64", &library->dgemm);
 }
 
 void note(State &s, const char *name, const char *why) noexcept {
@@ -187,8 +189,8 @@ Status cuda::cublas_gemm(const MatmulLaunch &launch, int device, Stream stream) 
     }
     if (*handle == nullptr) CUKERN_TRY(make_handle(s.library, stream, handle));
     const bool single = launch.type == ElementType::float32;
-    const CublasStatus status = single ? gemm<float>(s.library.sgemm, *handle, launch)
-                                       : gemm<double>(s.library.dgemm, *handle, launch);
+    const CublasStatus status =
+        single ? gemm<float>(s.library.sgemm, *handle, launch) : gemm<double>(s.library.dgemm, *handle, launch);
     return status == kSuccess ? CUKERN_OK
                               : cublas_failed(s.library, status, single ? "cublasSgemm" : "cublasDgemm");
 }

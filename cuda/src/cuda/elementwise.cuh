@@ -141,8 +141,7 @@ cudaError_t launch_contiguous(const ElementwiseLaunch &launch, cudaStream_t stre
         p.values[j] = launch.immediate[j + 1] ? value_of<T>(launch, j + 1) : T{};
     }
     const std::int64_t vectors = p.n / Vector<T>::kSize;
-    contiguous_kernel<op, T, kInputs>
-        <<<blocks_for(vectors + p.n % Vector<T>::kSize), kThreads, 0, stream>>>(p);
+    contiguous_kernel<op, T, kInputs><<<blocks_for(vectors + p.n % Vector<T>::kSize), kThreads, 0, stream>>>(p);
     return cudaGetLastError();
 }
 
@@ -159,10 +158,11 @@ cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream)
         for (const std::int64_t length : halves) {
             part.shape[cut] = length;
             part.count = launch.count / launch.shape[cut] * length;
-            if (const cudaError_t error = launch_strided<op, T, dims>(part, stream); error != cudaSuccess) return error;
+            if (const cudaError_t error = launch_strided<op, T, dims>(part, stream); error != cudaSuccess)
+                return error;
             for (int j = 0; j <= kInputs; ++j)
-                part.data[j] = static_cast<char *>(part.data[j]) +
-                               length * launch.strides[j][cut] * size_of(launch.types[j]);
+                part.data[j] =
+                    static_cast<char *>(part.data[j]) + length * launch.strides[j][cut] * size_of(launch.types[j]);
         }
         return cudaSuccess;
     }

@@ -33,9 +33,10 @@ public:
 
     Status ready() const noexcept override {
         if (g_forked.load(std::memory_order_relaxed))
-            return fail(CUKERN_FORKED,
-                        "this process was forked after its parent had used the GPU, and CUDA does not survive a fork: "
-                        "start workers with multiprocessing.get_context('spawn')");
+            return fail(
+                CUKERN_FORKED,
+                "this process was forked after its parent had used the GPU, and CUDA does not survive a fork: "
+                "start workers with multiprocessing.get_context('spawn')");
         return cuda::lost_status();
     }
 
@@ -108,7 +109,8 @@ protected:
     Status do_launch_elementwise(const ElementwiseLaunch &launch, Stream stream) noexcept override {
         switch (launch.compute) {
 #define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy) \
-    case ElementType::id: return check(cuda::launch_elementwise<ctype>(launch, native(stream)), "cudaLaunchKernel");
+    case ElementType::id:                                 \
+        return check(cuda::launch_elementwise<ctype>(launch, native(stream)), "cudaLaunchKernel");
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
         }
@@ -118,7 +120,8 @@ protected:
     Status do_launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept override {
         switch (launch.type) {
 #define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy) \
-    case ElementType::id: return check(cuda::launch_matmul_tiled<ctype>(launch, native(stream)), "cudaLaunchKernel");
+    case ElementType::id:                                 \
+        return check(cuda::launch_matmul_tiled<ctype>(launch, native(stream)), "cudaLaunchKernel");
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
         }

@@ -14,7 +14,7 @@ namespace cukern::host {
 namespace {
 
 constexpr std::int64_t kBlock = 512;
-constexpr std::int64_t kGrain = 32 * 1024;  // elements below which a second thread costs more than it saves
+constexpr std::int64_t kGrain = 32768;  // elements below which a second thread costs more than it saves
 
 template <typename T>
 struct Run {
@@ -95,7 +95,8 @@ void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int
         compute_run<op, T>(run, n);
         if (converts)
             for (std::int64_t j = 0; j < n; ++j)
-                store_as<T>(launch.data[0], launch.types[0], offset[0] + j * launch.strides[0][last], buffer[0][j]);
+                store_as<T>(launch.data[0], launch.types[0], offset[0] + j * launch.strides[0][last],
+                            buffer[0][j]);
         at += n;
         index[last] += n;
         for (int i = 0; i < operands; ++i) offset[i] += n * launch.strides[i][last];
@@ -113,8 +114,8 @@ using RangeFunction = void (*)(const ElementwiseLaunch &, std::int64_t, std::int
 template <Op op>
 RangeFunction range_function(ElementType compute) noexcept {
     switch (compute) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy) \
-    case ElementType::id:                                 \
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy)                                \
+    case ElementType::id:                                                                \
         if constexpr (computes_in(op, ElementType::id)) return compute_range<op, ctype>; \
         break;
 #include "cukern/element_types.def"

@@ -43,8 +43,7 @@ void compute_block(const MatmulLaunch &p, std::int64_t row, std::int64_t column,
     for (std::int64_t k0 = 0; k0 < p.k; k0 += kDepth) {
         const std::int64_t depth = std::min(kDepth, p.k - k0);
         for (std::int64_t k = 0; k < depth; ++k)
-            for (std::int64_t j = 0; j < columns; ++j)
-                s.b[k][j] = b[(k0 + k) * b_row + (column + j) * b_column];
+            for (std::int64_t j = 0; j < columns; ++j) s.b[k][j] = b[(k0 + k) * b_row + (column + j) * b_column];
         for (std::int64_t i = 0; i < rows; ++i) {
             for (std::int64_t k = 0; k < depth; ++k) s.a[k] = a[(row + i) * a_row + (k0 + k) * a_column];
             for (std::int64_t k = 0; k < depth; ++k)

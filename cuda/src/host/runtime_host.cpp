@@ -86,7 +86,8 @@ private:
 
     Status check(int device) const noexcept {
         if (device >= 0 && device < devices_) return CUKERN_OK;
-        return fail(CUKERN_INVALID_ARGUMENT, "device %d does not exist: the host back-end has %d", device, devices_);
+        return fail(CUKERN_INVALID_ARGUMENT, "device %d does not exist: the host back-end has %d", device,
+                    devices_);
     }
 
     static Status allocate(std::size_t bytes, void **out) noexcept {

@@ -130,7 +130,8 @@ void parallel_for(std::int64_t n, std::int64_t grain, ParallelBody body, void *c
         return;
     }
     // A few parts a thread, so that a slow one does not hold up the rest.
-    const std::int64_t parts = std::min<std::int64_t>(std::int64_t{4} * workers->threads(), (n + grain - 1) / grain);
+    const std::int64_t parts =
+        std::min<std::int64_t>(std::int64_t{4} * workers->threads(), (n + grain - 1) / grain);
     Job job;
     job.body = body;
     job.context = context;
