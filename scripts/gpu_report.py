@@ -1,0 +1,331 @@
+#!/usr/bin/env python3
+"""On a machine with a GPU: runs the suite, compute-sanitizer and the benchmarks, and writes docs/gpu-report.md.
+
+    PARTS=suite,memcheck python scripts/gpu_report.py     these parts; without PARTS all that are not done
+    python scripts/gpu_report.py --write                  the report alone, from what is there
+
+Each part takes under 8 minutes and leaves benchmarks/results/<part>.json with the hash of the sources that it
+ran on. A part that is there for the sources as they stand is not run again; the report takes in no other.
+cukern is imported as it is installed, which may be from a wheel built elsewhere.
+
+suite                            the whole suite, on every back-end; a test that lacks its GPU fails
+memcheck                         the suite under compute-sanitizer at small sizes, every block its own
+                                 allocation; without the tests whose subject is an error of CUDA, which then
+                                 run without it, and those that build from source
+racecheck, synccheck, initcheck  at least one test a kernel template
+bench                            benchmarks/run.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks/results"
+REPORT = ROOT / "docs/gpu-report.md"
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from source_id import source_id  # noqa: E402
+
+LIMIT = 480  # seconds a part
+TOOLS = ["memcheck", "racecheck", "synccheck", "initcheck"]
+PARTS = ["suite", *TOOLS, "bench"]
+BENCHMARKS = ["device", "host"]
+
+# For the tools that follow every access to memory: at least one test a kernel template.
+KERNEL_TESTS = [
+    "test_elementwise.py::test_contiguous[cuda-257-add-float32]",
+    "test_elementwise.py::test_contiguous[cuda-1023-divide-int64]",
+    "test_elementwise.py::test_element_types_and_special_values",
+    "test_elementwise.py::test_dimensions_that_do_not_merge",
+    "test_elementwise.py::test_sixty_four_dimensions",
+    "test_elementwise.py::test_the_main_job",
+    "test_matmul.py::test_integers_are_exact_and_wrap",
+    "test_matmul.py::test_large_transposed",
+    "test_matmul.py::test_layouts[cuda-float64-matmul_tiled]",
+]
+KERNEL_TEMPLATES = ["contiguous_kernel", "strided_kernel", "matmul_tiled_kernel"]
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """Return the environment of a part."""
+    return {**os.environ, "CUKERN_REQUIRE_GPU": "1", "PYTHONUNBUFFERED": "1", **extra}
+
+
+def pytest(*arguments: str) -> list[str]:
+    """Return a command that runs the tests."""
+    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+
+
+def run(command: list[str], env: dict[str, str], limit: float = LIMIT) -> tuple[int, str]:
+    """Run a command; return its exit status and what it printed, which is shown too."""
+    print("$", " ".join(command), flush=True)
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit,
+            check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        output = error.stdout or b""
+        text = output.decode(errors="replace") if isinstance(output, bytes) else output
+        print(text[-3000:], flush=True)
+        return 124, text
+    print(done.stdout[-3000:], flush=True)
+    return done.returncode, done.stdout
+
+
+def counts(text: str) -> dict[str, int]:
+    """Return the numbers of pytest's last line."""
+    found = dict.fromkeys(("passed", "failed", "skipped", "error", "deselected"), 0)
+    for line in reversed(text.splitlines()):
+        if re.search(r"\d+ (passed|failed|error)", line):
+            for number, kind in re.findall(r"(\d+) (\w+?)s?\b", line):
+                if kind in found:
+                    found[kind] = int(number)
+            break
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Return what a part ran on."""
+    from cukern import _cukern
+
+    information = _cukern._information()
+    versions = {"python": platform.python_version(), "cukern": _cukern.__version__}
+    for name in ("numpy", "torch", "cupy"):
+        try:
+            versions[name] = __import__(name).__version__
+        except ImportError:
+            versions[name] = "not installed"
+    return {
+        "gpu": [device["name"] for device in information["devices"]],
+        "driver": nvidia_driver(),
+        "cuda_driver_api": information["driver"],
+        "cuda_runtime": information["runtime"],
+        "cublas": information["cublas"]["version"],
+        "backend": information["backend"],
+        **versions,
+    }
+
+
+def nvidia_driver() -> str:
+    """Return the driver's version."""
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return "unknown"
+
+
+def run_suite() -> dict[str, Any]:
+    status, text = run(pytest("tests"), environment())
+    failures = re.findall(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE)
+    skips = re.findall(r"^SKIPPED (\[\d+\] .*)$", text, re.MULTILINE)
+    return {"status": status, "counts": counts(text), "failures": failures, "skips": skips}
+
+
+def findings(log: str) -> tuple[list[str], list[str]]:
+    """Return the findings of a sanitizer's log: in cukern's kernels and calls, and in other libraries'."""
+    ours, others = [], []
+    for block in re.split(r"\n=========\s*\n", log):
+        first = next((line for line in block.splitlines() if re.match(r"========= [A-Z]", line)), "")
+        if not re.search(
+            r"========= (Invalid|Program hit|Error|Warning|Uninitialized|Race|Barrier|Potential|Missing)", block
+        ):
+            continue
+        summary = first.removeprefix("========= ")
+        where = re.search(r"at (.*)", block)
+        text = summary + (f", {where[0][:160]}" if where and where[0] not in summary else "")
+        (ours if "cukern" in block else others).append(text)
+    return ours, others
+
+
+def run_sanitizer(tool: str) -> dict[str, Any]:
+    whole = tool == "memcheck"
+    left_out = "not provokes_cuda_error and not build"
+    chosen = ["tests", "-m", left_out] if whole else [f"tests/{test}" for test in KERNEL_TESTS] + ["-k", "cuda"]
+    env = environment(CUKERN_POOL="0", CUKERN_TEST_SMALL="1")
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        options = ["--tool", tool, "--log-file", f"{log}.%p", "--print-limit", "1000", "--error-exitcode", "0"]
+        options += ["--target-processes", "all"]
+        command = ["compute-sanitizer", *options, *pytest(*chosen)]
+        status, text = run(command, env)
+        logs = [path.read_text(errors="replace") for path in sorted(Path(folder).glob("log.*"))]
+    ours, others = [], []
+    for content in logs:
+        own, foreign = findings(content)
+        ours += own
+        others += foreign
+    summaries = [int(number) for number in re.findall(r"ERROR SUMMARY: (\d+) error", "\n".join(logs))]
+    hazards = [int(number) for number in re.findall(r"RACECHECK SUMMARY: (\d+) hazard", "\n".join(logs))]
+    result = {
+        "status": status,
+        "counts": counts(text),
+        "failures": re.findall(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE),
+        "findings": ours,
+        "findings_elsewhere": others,
+        "reported_errors": sum(summaries) + sum(hazards),
+        "processes": len(logs),
+    }
+    if whole:
+        _, names = run(pytest("tests", "-m", "provokes_cuda_error", "--collect-only"), environment())
+        result["run_without"] = re.findall(r"^(tests/\S+::\S+)", names, re.MULTILINE)
+        status, text = run(pytest("tests", "-m", "provokes_cuda_error"), environment())
+        result["counts_without"] = counts(text)
+        result["status"] = result["status"] or status
+    else:
+        result["tests"] = KERNEL_TESTS
+        result["kernel_templates"] = KERNEL_TEMPLATES
+    return result
+
+
+def run_bench() -> dict[str, Any]:
+    command = [sys.executable, "benchmarks/run.py", *BENCHMARKS, "--output", str(RESULTS)]
+    status, _ = run(command, environment())
+    return {"status": status}
+
+
+def run_part(part: str) -> dict[str, Any]:
+    if part == "suite":
+        return run_suite()
+    return run_bench() if part == "bench" else run_sanitizer(part)
+
+
+def stored(part: str, sources: str) -> dict[str, Any] | None:
+    """Return a part's result if it is of these sources."""
+    path = RESULTS / f"{part}.json"
+    if not path.is_file():
+        return None
+    content = json.loads(path.read_text())
+    return content if content["sources"] == sources else None
+
+
+def passed(part: str, content: dict[str, Any]) -> bool:
+    """Whether a part found nothing wrong."""
+    result = content["result"]
+    tests = result.get("counts", {"failed": 0, "error": 0, "passed": 1})
+    unclean = result.get("findings") or (
+        part in TOOLS and result["reported_errors"] > len(result["findings_elsewhere"])
+    )
+    return not (result["status"] or tests["failed"] or tests["error"] or not tests["passed"] or unclean)
+
+
+def describe(part: str, content: dict[str, Any]) -> list[str]:
+    """Return a part's lines of the report."""
+    result = content["result"]
+    lines = []
+    if "counts" in result:
+        shown = {kind: number for kind, number in result["counts"].items() if number or kind in ("passed", "failed")}
+        lines.append("Tests: " + ", ".join(f"{number} {kind}" for kind, number in shown.items()) + ".")
+    lines += [f"- failed: `{name}`" for name in result.get("failures", [])]
+    lines += [f"- skipped: {text}" for text in result.get("skips", [])]
+    if part in TOOLS:
+        number = len(result["findings"])
+        lines.append(f"Findings in cukern's kernels and calls: {number or 'none'}. Processes: {result['processes']}.")
+        lines += [f"- {text}" for text in result["findings"][:50]]
+        elsewhere = result["findings_elsewhere"]
+        lines.append(f"Findings in other libraries: {len(elsewhere) or 'none'}.")
+        lines += [f"- {text}" for text in sorted(set(elsewhere))[:50]]
+    if "run_without" in result:
+        lines.append("Run without the tool, since an error of CUDA is their subject:")
+        lines += [f"- `{name}`" for name in result["run_without"]]
+        lines.append(f"  ({result['counts_without']['passed']} passed, {result['counts_without']['failed']} failed)")
+    if "tests" in result:
+        templates = ", ".join(f"`{name}`" for name in result["kernel_templates"])
+        lines.append(f"Over {templates}, by:")
+        lines += [f"- `{name}`" for name in result["tests"]]
+    return lines
+
+
+def bench_lines(sources: str) -> list[str]:
+    """Return the benchmarks' tables."""
+    from harness import Comparison, table
+
+    lines = []
+    for name in BENCHMARKS:
+        path = RESULTS / f"{name}.json"
+        content = json.loads(path.read_text()) if path.is_file() else {"sources": None}
+        if content["sources"] != sources:
+            lines += [f"### {name}", "", "Not run on these sources.", ""]
+            continue
+        fields = ("name", "kind", "ours", "work", "unit", "times", "ratios", "bounds")
+        results = [Comparison(**{field: entry[field] for field in fields}) for entry in content["results"]]
+        lines += [f"### {name}", "", table(results), ""]
+    return lines
+
+
+def write_report() -> bool:
+    """Write docs/gpu-report.md; return whether every part has passed on these sources."""
+    sources = source_id()
+    parts = {part: stored(part, sources) for part in PARTS}
+    done = [content for content in parts.values() if content]
+    lines = ["# GPU report", "", f"Sources: `{sources}` (`scripts/source_id.py`).", ""]
+    if done:
+        facts = done[0]["machine"]
+        lines += ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items()), ""]
+    lines += ["| part | outcome | seconds |", "|---|---|---|"]
+    for part, content in parts.items():
+        if content is None:
+            lines.append(f"| {part} | not run on these sources | |")
+        else:
+            lines.append(f"| {part} | {'passed' if passed(part, content) else '**failed**'} | {content['seconds']} |")
+    lines.append("")
+    for part, content in parts.items():
+        if content is not None and part != "bench":
+            lines += [f"## {part}", "", *describe(part, content), ""]
+    lines += [
+        "## Benchmarks", "",
+        "A ratio is the peer's time over cukern's within one round, its median over seven alternated rounds; above 1",
+        "cukern is faster. `device` is time on the device by events, `host` the time of a whole call.", "",
+        *bench_lines(sources),
+    ]  # fmt: skip
+    REPORT.write_text("\n".join(lines).rstrip() + "\n")
+    print(f"{REPORT.relative_to(ROOT)}: {sum(content is not None for content in parts.values())} of {len(parts)} parts")
+    return all(content is not None and passed(part, content) for part, content in parts.items())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="only write the report")
+    options = parser.parse_args()
+    asked = os.environ.get("PARTS")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    sources = source_id()
+    outcome = 0
+    for part in [] if options.write else asked.split(",") if asked else PARTS:
+        if part not in PARTS:
+            parser.error(f"there is no part {part!r}; parts are {', '.join(PARTS)}")
+        if stored(part, sources) is not None:
+            print(f"{part}: done on these sources")
+            continue
+        begin = time.monotonic()
+        result = run_part(part)
+        content = {
+            "part": part,
+            "sources": sources,
+            "seconds": round(time.monotonic() - begin),
+            "machine": machine(),
+            "result": result,
+        }
+        good = passed(part, content)
+        if result["status"] != 124:  # what ran out of time is not done
+            (RESULTS / f"{part}.json").write_text(json.dumps(content, indent=1) + "\n")
+        print(f"{part}: {'passed' if good else 'FAILED'} in {content['seconds']} s", flush=True)
+        outcome |= not good
+    write_report()
+    return outcome
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,257 @@
+"""The build: where nvcc is found, what is rebuilt, the sdist, and the three places of a new operation."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.build
+LEFT_OUT = shutil.ignore_patterns(
+    "build", "dist", "wheelhouse", ".git", ".venv", ".carry", "*.so", "*.pyi", "__pycache__", "*.egg-info", ".*_cache"
+)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of the sources."""
+    return Path(shutil.copytree(ROOT, tmp_path / "tree", ignore=LEFT_OUT))
+
+
+@pytest.fixture
+def toolchain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """build_backend/toolchain.py, in an environment where no nvcc is."""
+    for name in ("CUKERN_NVCC", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CUKERN_HOST_ONLY", "CUKERN_CUDA_ARCHS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(ROOT / "build_backend"))
+    importlib.import_module("backend")  # while setuptools can be found
+    module = importlib.import_module("toolchain")
+    usual = module._candidates
+    monkeypatch.setattr(module, "_candidates", lambda: [pair for pair in usual() if pair[0] != "the usual place"])
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if "site-packages" not in path])
+    return module
+
+
+def host_only(**environment: str) -> dict[str, str]:
+    """Return the environment of a host-only build."""
+    return {**os.environ, "CUKERN_HOST_ONLY": "1", **environment}
+
+
+def run(*command: str | Path, cwd: Path, **options) -> str:
+    """Run a command; return what it prints."""
+    options.setdefault("env", host_only())
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=600, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def build_in_place(tree: Path) -> list[str]:
+    """Build the extension into the tree; return the sources that were compiled."""
+    output = run(sys.executable, "setup.py", "build_ext", "--inplace", cwd=tree)
+    return sorted(re.findall(r" -c (\S+)", output))
+
+
+def make_nvcc(folder: Path, top: Path | None = None) -> Path:
+    """Make something that answers as nvcc does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    nvcc = folder / "nvcc"
+    nvcc.write_text(f'#!/bin/sh\necho "#\\$ TOP={top or folder.parent}" >&2\n')
+    nvcc.chmod(0o755)
+    return nvcc
+
+
+def test_nvcc_is_found_in_order(toolchain: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places: list[tuple[str, Path, Callable[[Path], None]]] = [
+        ("NVIDIA's compiler wheels", tmp_path / "venv/lib/python3.11/site-packages/nvidia/cu13/bin", lambda p: None),
+        ("PATH", tmp_path, lambda p: None),
+        ("CUDA_PATH", tmp_path / "second/bin", lambda p: monkeypatch.setenv("CUDA_PATH", str(p.parent.parent))),
+        ("CUDA_HOME", tmp_path / "first/bin", lambda p: monkeypatch.setenv("CUDA_HOME", str(p.parent.parent))),
+        ("CUKERN_NVCC", tmp_path / "own/bin", lambda p: monkeypatch.setenv("CUKERN_NVCC", str(p))),
+    ]
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
+    for found_by, folder, set_variable in places:  # each is preferred to those before it
+        nvcc = make_nvcc(folder)
+        set_variable(nvcc)
+        toolkit = toolchain.find_toolkit().toolkit
+        assert (toolkit.found_by, toolkit.nvcc) == (found_by, nvcc)
+
+
+def test_nvcc_may_be_a_wrapper(toolchain: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = tmp_path / "opt/cuda-13"
+    (real / "include").mkdir(parents=True)
+    (real / "include/cuda_runtime_api.h").touch()
+    monkeypatch.setenv("CUKERN_NVCC", str(make_nvcc(tmp_path / "wrappers", real)))
+    toolkit = toolchain.find_toolkit().toolkit
+    assert toolkit.root == real
+    assert toolkit.include == real / "include"
+    with pytest.raises(SystemExit, match=r"has no libcudart_static\.a; looked in .*lib64"):
+        _ = toolkit.library
+
+
+def test_no_nvcc_says_where_it_was_looked_for(toolchain: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_HOME", "/nowhere/cuda")
+    with pytest.raises(SystemExit) as error:
+        toolchain.required_toolkit()
+    for text in ("CUDA_HOME: /nowhere/cuda/bin/nvcc", "PATH: nvcc", "pip install nvidia-cuda-nvcc==13.0.*"):
+        assert text in str(error.value)
+    assert "CUKERN_HOST_ONLY=1" in str(error.value)
+
+
+def test_compiler_wheels_are_asked_for_only_where_needed(
+    toolchain: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = toolchain.compiler_requirements()
+    names = {"nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime", "nvidia-cuda-cccl"}
+    assert {requirement.split("==")[0] for requirement in wanted} == names
+    assert {requirement.split("==")[1] for requirement in wanted} == {"13.0.*"}
+    backend = importlib.import_module("backend")
+    assert set(wanted) <= set(backend.get_requires_for_build_wheel())
+    assert set(wanted) <= set(backend.get_requires_for_build_editable())
+    monkeypatch.setenv("CUKERN_HOST_ONLY", "1")
+    assert toolchain.compiler_requirements() == []
+    monkeypatch.delenv("CUKERN_HOST_ONLY")
+    make_nvcc(tmp_path)
+    assert toolchain.compiler_requirements() == []
+
+
+def test_targets(toolchain: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_module = importlib.import_module("compile")
+    assert compile_module.target_flags() == ["-arch=all-major"]
+    monkeypatch.setenv("CUKERN_CUDA_ARCHS", "80;90")
+    assert compile_module.target_flags() == [
+        "-gencode=arch=compute_80,code=sm_80",
+        "-gencode=arch=compute_90,code=sm_90",
+        "-gencode=arch=compute_90,code=compute_90",
+    ]
+    monkeypatch.setenv("CUKERN_CUDA_ARCHS", "sm_90")
+    with pytest.raises(SystemExit, match="CUKERN_CUDA_ARCHS is 'sm_90'; expected 90, 80;90 or all-major"):
+        compile_module.target_flags()
+
+
+def test_only_what_changed_is_rebuilt(tree: Path) -> None:
+    everything = build_in_place(tree)
+    assert len(everything) > 20
+    assert build_in_place(tree) == []
+    (tree / "ext/matmul.cpp").touch()
+    assert build_in_place(tree) == [str(tree / "ext/matmul.cpp")]
+    (tree / "cuda/src/host/kernels.h").touch()
+    users = [path for path in (tree / "cuda/src").rglob("*.cpp") if "host/kernels.h" in path.read_text()]
+    assert build_in_place(tree) == sorted(map(str, users))
+    (tree / "cuda/include/cukern/ops.def").touch()
+    assert set(build_in_place(tree)) >= {str(tree / "ext/elementwise.cpp"), str(tree / "cuda/src/c_abi.cpp")}
+    (tree / "ext/extra.cpp").write_text("int cukern_extra = 1;\n")
+    assert build_in_place(tree) == [str(tree / "ext/extra.cpp")]
+
+
+def test_a_wheel_from_the_sdist(tree: Path, tmp_path: Path) -> None:
+    run(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--outdir", tmp_path / "dist", cwd=tree)
+    sdist = next((tmp_path / "dist").glob("*.tar.gz"))
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
+    for folder in ("cuda", "ext", "build_backend", "tests", "benchmarks", "scripts", "examples", "docs"):
+        theirs = {path.relative_to(unpacked) for path in (unpacked / folder).rglob("*") if path.is_file()}
+        ours = {path.relative_to(tree) for path in (tree / folder).rglob("*") if path.is_file()}
+        assert theirs == {path for path in ours if path.parts[:2] != ("benchmarks", "results")}
+    # What an earlier build left in build/lib must not be shipped.
+    stale = unpacked / "build/lib.linux-x86_64-cpython-311/cukern/stale.py"
+    stale.parent.mkdir(parents=True)
+    stale.touch()
+    options = ["--no-deps", "--no-build-isolation", "--disable-pip-version-check", "-q"]
+    run(sys.executable, "-m", "pip", "wheel", *options, "-w", tmp_path / "wheel", unpacked, cwd=tmp_path)
+    wheel = next((tmp_path / "wheel").glob("cukern-*-cp311-abi3-linux_x86_64.whl"))
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        archive.extractall(tmp_path / "site")
+    headers = {f"cukern/include/{path.relative_to(tree / 'cuda/include')}" for path in tree.glob("cuda/include/*/*")}
+    package = {"__init__.py", "__main__.py", "py.typed", "_cukern.pyi", "_cukern.abi3.so"}
+    assert {name for name in names if ".dist-info" not in name} == headers | {f"cukern/{name}" for name in package}
+    code = "import cukern; print(cukern.__file__, cukern.add(1, 2), cukern.get_include())"
+    text = run(sys.executable, "-c", code, cwd=tmp_path, env=host_only(PYTHONPATH=str(tmp_path / "site")))
+    assert str(tmp_path / "site/cukern/__init__.py") in text
+    assert str(tmp_path / "site/cukern/include") in text
+
+
+def test_adding_an_operation_touches_three_places(tree: Path) -> None:
+    """Apply the change that CONTRIBUTING.md shows, build it, and run the table's tests over it."""
+    change = re.search(r"```diff\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    assert change is not None
+    assert re.findall(r"^\+\+\+ b/(.*)$", change[1], re.MULTILINE) == [
+        "cuda/include/cukern/ops.def",
+        "cuda/src/functors.cuh",
+        "tests/oracles.py",
+    ]
+    run("patch", "-p1", "--fuzz=0", cwd=tree, input=change[1])
+    build_in_place(tree)
+    environment = host_only(PYTHONPATH=str(tree / "python"), CUKERN_BACKEND="host")
+    code = "import cukern; print(cukern.reversed_subtract(5, 7), cukern.__file__)"
+    assert run(sys.executable, "-c", code, cwd=tree, env=environment).split() == [
+        "2",
+        f"{tree}/python/cukern/__init__.py",
+    ]
+    stub = (tree / "python/cukern/_cukern.pyi").read_text()
+    assert "def reversed_subtract(a:" in stub
+    tests = [f"tests/test_{name}.py" for name in ("table", "elementwise")]
+    chosen = ["-q", "-p", "no:cacheprovider", "-k", "reversed_subtract or one_to_one or layouts"]
+    text = run(sys.executable, "-m", "pytest", *chosen, *tests, cwd=tree, env=environment)
+    assert int(re.search(r"(\d+) passed", text)[1]) > 50
+
+
+def test_source_id(tree: Path) -> None:
+    def source_id() -> str:
+        return run(sys.executable, "scripts/source_id.py", cwd=tree).strip()
+
+    first = source_id()
+    assert re.fullmatch("[0-9a-f]{64}", first)
+    assert run(sys.executable, ROOT / "scripts/source_id.py", cwd=ROOT).strip() == first  # no git is needed
+    for name in (
+        "docs/new.md",
+        "benchmarks/results/new.json",
+        "build/x.o",
+        "python/cukern/_cukern.abi3.so",
+        "README.md",
+    ):
+        path = tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("new")
+        assert source_id() == first, name
+    seen = {first}
+    for name in (
+        "cuda/src/launch.h",
+        "ext/python.h",
+        "tests/new.py",
+        "setup.py",
+        "build_backend/stubs.py",
+        "scripts/x",
+    ):
+        path = tree / name
+        path.write_text((path.read_text() if path.exists() else "") + "\n")
+        seen.add(source_id())
+    assert len(seen) == 7
+
+
+def test_tasks_are_printed() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TASK"}
+    text = run(ROOT / "scripts/build.sh", cwd=ROOT, env=environment)
+    script = (ROOT / "scripts/build.sh").read_text()
+    tasks = re.findall(r"^task_(\w+)\(\)", script, re.MULTILINE)
+    assert len(tasks) >= 9
+    for task in tasks:
+        assert f"\n  {task} " in text
+    wrong = subprocess.run(
+        [ROOT / "scripts/build.sh"], env={**os.environ, "TASK": "nothing"}, capture_output=True, text=True, check=False
+    )
+    assert wrong.returncode == 1
+    assert "there is no task 'nothing'" in wrong.stderr
