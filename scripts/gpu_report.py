@@ -54,6 +54,7 @@ KERNEL_TESTS = [
     "test_matmul.py::test_large_transposed",
     "test_matmul.py::test_layouts[cuda-float64-matmul_tiled]",
 ]
+FINDING = r"========= (Invalid|Program hit|Error|Warning|Uninitialized|Race|Barrier|Potential|Missing)"
 KERNEL_TEMPLATES = ["contiguous_kernel", "strided_kernel", "matmul_tiled_kernel"]
 
 

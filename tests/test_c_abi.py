@@ -199,6 +199,7 @@ def test_dev_forms_on_the_gpu(backend: str, library: ctypes.CDLL) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.provokes_cuda_error
 def test_dev_forms_leave_the_current_device_alone(library: ctypes.CDLL) -> None:
     torch = pytest.importorskip("torch")
     use("cuda")
