@@ -170,7 +170,7 @@ task_test_install_wheel() {
     for minor in 3.11 3.12 3.13; do
         python="$(find_minor "$minor")"
         [ -n "$python" ] || continue
-        say "$wheel on Python $minor"
+        say "${wheel[0]} on Python $minor"
         folder="$(mktemp -d)"
         "$python" -m venv "$folder/venv"
         "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$PWD/${wheel[0]}[test]"
@@ -204,9 +204,9 @@ task_lint() {
     say "clang-tidy"
     mapfile -t tidy < <("$BIN/python" -c 'import numpy, sysconfig
 print("-isystem", sysconfig.get_path("include"), "-isystem", numpy.get_include(), sep="\n")')
-    printf '%s\0' ext/*.cpp cuda/src/*.cpp cuda/src/host/*.cpp | xargs -0 -n 1 -P "$(nproc)" sh -c \
-        '"$0" --quiet --warnings-as-errors="*" "$1" -- -std=c++17 -x c++ -Icuda/include -Icuda/src -Iext \
-        -DPy_LIMITED_API=0x030B0000 -DCUKERN_VERSION=\"0\" '"${tidy[*]}"' 2>/dev/null' "$BIN/clang-tidy"
+    tidy+=(-std=c++17 -x c++ -Icuda/include -Icuda/src -Iext -DPy_LIMITED_API=0x030B0000 '-DCUKERN_VERSION="0"')
+    printf '%s\0' ext/*.cpp cuda/src/*.cpp cuda/src/host/*.cpp | xargs -0 -P "$(nproc)" -I '{}' \
+        "$BIN/clang-tidy" --quiet --warnings-as-errors='*' '{}' -- "${tidy[@]}" 2>/dev/null
     if command -v shellcheck >/dev/null; then
         say "shellcheck"
         shellcheck scripts/build.sh .ci/run

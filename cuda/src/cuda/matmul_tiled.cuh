@@ -1,43 +1,23 @@
-// The tiled matrix product: shared memory and registers, no tensor cores.
+// The tiled matrix product, through shared memory.
 //
 // Idea: a block of 256 threads computes a kTileM x kTileN tile of c. For each kTileK of k it brings a tile of
-// a and one of b into shared memory, both with k slowest, so that a thread reads its fragments as 16-byte
-// vectors; the next tiles are on their way in registers meanwhile, into the other of two buffers. Eight
-// warps, 4 x 2; a warp's lanes are 4 x 8; a thread holds kChunksM x kChunksN chunks of 4 x 4 of c.
+// a and one of b into shared memory, both with k slowest; the next tiles are on their way in registers
+// meanwhile, into the other of two buffers. Eight warps, 4 x 2, multiply a part of the tile each: by fma in
+// registers, or float64 on the tensor cores (warp_product.cuh).
 // Transposed operands differ only in how a tile is read. Blocks walk c in bands of kBand tile rows, so that
 // those in flight share tiles of a and b in L2.
 //
 // Tile: 128 x 128 x 16 (4-byte types), 128 x 64 x 8 (8-byte types).
-// 2 * m * n * k flops; a tile row of a or b is used 128 (64) times once loaded: limited by the fma units, and
-// before them by shared memory, of which a thread reads 4 vectors for 64 fma.
+// 2 * m * n * k flops; an element is used 128 or 64 times once loaded: limited by the arithmetic units, and
+// before them by reads of shared memory, and by the barrier each kTileK.
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/kernels.h"
-#include "functors.cuh"
+#include "cuda/warp_product.cuh"
 
 namespace cukern::cuda {
-
-template <typename T>
-struct Tile {
-    static constexpr int kThreads = 256;
-    static constexpr int kChunk = 4;  // elements of a side of a thread's chunk
-    static constexpr int kChunksM = 2;
-    static constexpr int kChunksN = sizeof(T) == 4 ? 2 : 1;
-    static constexpr int kWarpM = 4 * kChunk * kChunksM;
-    static constexpr int kWarpN = 8 * kChunk * kChunksN;
-    static constexpr int kTileM = 4 * kWarpM;
-    static constexpr int kTileN = 2 * kWarpN;
-    static constexpr int kTileK = sizeof(T) == 4 ? 16 : 8;
-    static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
-    static constexpr int kBand = 8;
-};
-
-template <typename T>
-struct alignas(16) Fragment {
-    T values[16 / sizeof(T)];
-};
 
 // One operand's tile: `length` rows of m (or columns of n) by kTileK of k. `k_fast` tells that neighbours
 // along k are neighbours in memory.
@@ -95,37 +75,11 @@ struct TiledParams {
     bool vectors_a, vectors_b;  // rows start on 16 bytes
 };
 
-template <typename T>
-__device__ __forceinline__ T multiply_add(T a, T b, T c) {
-    if constexpr (std::is_integral_v<T>) {
-        using U = wrapping_t<T>;
-        return static_cast<T>(static_cast<U>(a) * static_cast<U>(b) + static_cast<U>(c));
-    } else {
-        return fma(a, b, c);
-    }
-}
-
-template <typename T, int chunks, int spacing, int pitch>
-__device__ __forceinline__ void read_fragment(const T (*tile)[pitch], int k, int at, T (&to)[chunks * 4]) {
-    constexpr int kVector = Tile<T>::kVector;
-#pragma unroll
-    for (int chunk = 0; chunk < chunks; ++chunk)
-#pragma unroll
-        for (int v = 0; v < 4; v += kVector) {
-            const auto f = *reinterpret_cast<const Fragment<T> *>(&tile[k][at + chunk * spacing + v]);
-#pragma unroll
-            for (int e = 0; e < kVector; ++e) to[chunk * 4 + v + e] = f.values[e];
-        }
-}
-
 template <typename T, bool a_transposed, bool b_transposed>
-__global__ void __launch_bounds__(Tile<T>::kThreads, sizeof(T) == 4 ? 2 : 1)
-    matmul_tiled_kernel(const TiledParams<T> p) {
+__global__ void __launch_bounds__(Tile<T>::kThreads, 2) matmul_tiled_kernel(const TiledParams<T> p) {
     using S = Tile<T>;
-    constexpr int kPitchM = S::kTileM + S::kVector;
-    constexpr int kPitchN = S::kTileN + S::kVector;
-    __shared__ alignas(16) T tile_a[2][S::kTileK][kPitchM];
-    __shared__ alignas(16) T tile_b[2][S::kTileK][kPitchN];
+    __shared__ alignas(16) T tile_a[2][S::kTileK][S::kPitchM];
+    __shared__ alignas(16) T tile_b[2][S::kTileK][S::kPitchN];
 
     const std::int64_t band_tiles = S::kBand * p.tiles_n;
     const std::int64_t first = blockIdx.x / band_tiles * S::kBand;
@@ -133,11 +87,6 @@ __global__ void __launch_bounds__(Tile<T>::kThreads, sizeof(T) == 4 ? 2 : 1)
     const std::int64_t in_band = blockIdx.x % band_tiles;
     const std::int64_t row = (first + in_band % height) * S::kTileM;
     const std::int64_t column = in_band / height * S::kTileN;
-
-    const int warp = static_cast<int>(threadIdx.x) / 32;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int at_m = warp / 2 * S::kWarpM + lane / 8 * S::kChunk;
-    const int at_n = warp % 2 * S::kWarpN + lane % 8 * S::kChunk;
 
     TileLoader<T, S::kTileM, !a_transposed> load_a;
     TileLoader<T, S::kTileN, b_transposed> load_b;
@@ -147,7 +96,7 @@ __global__ void __launch_bounds__(Tile<T>::kThreads, sizeof(T) == 4 ? 2 : 1)
     load_b.write(tile_b[0]);
     __syncthreads();
 
-    T sum[S::kChunksM * 4][S::kChunksN * 4] = {};
+    WarpProduct<T> product;
     int buffer = 0;
     for (std::int64_t k0 = 0; k0 < p.k; k0 += S::kTileK) {
         const bool more = k0 + S::kTileK < p.k;
@@ -155,17 +104,7 @@ __global__ void __launch_bounds__(Tile<T>::kThreads, sizeof(T) == 4 ? 2 : 1)
             load_a.read(p.a, p.lda, row, p.m, k0 + S::kTileK, p.k, p.vectors_a);
             load_b.read(p.b, p.ldb, column, p.n, k0 + S::kTileK, p.k, p.vectors_b);
         }
-#pragma unroll
-        for (int k = 0; k < S::kTileK; ++k) {
-            T x[S::kChunksM * 4];
-            T y[S::kChunksN * 4];
-            read_fragment<T, S::kChunksM, 4 * S::kChunk>(tile_a[buffer], k, at_m, x);
-            read_fragment<T, S::kChunksN, 8 * S::kChunk>(tile_b[buffer], k, at_n, y);
-#pragma unroll
-            for (int i = 0; i < S::kChunksM * 4; ++i)
-#pragma unroll
-                for (int j = 0; j < S::kChunksN * 4; ++j) sum[i][j] = multiply_add(x[i], y[j], sum[i][j]);
-        }
+        product.multiply(tile_a[buffer], tile_b[buffer]);
         if (more) {
             buffer ^= 1;  // the other buffer's readers passed the last barrier
             load_a.write(tile_a[buffer]);
@@ -174,16 +113,9 @@ __global__ void __launch_bounds__(Tile<T>::kThreads, sizeof(T) == 4 ? 2 : 1)
         }
     }
 
-#pragma unroll
-    for (int i = 0; i < S::kChunksM * 4; ++i) {
-        const std::int64_t to_row = row + at_m + i / 4 * 4 * S::kChunk + i % 4;
-        if (to_row >= p.m) continue;
-#pragma unroll
-        for (int j = 0; j < S::kChunksN * 4; ++j) {
-            const std::int64_t to_column = column + at_n + j / 4 * 8 * S::kChunk + j % 4;
-            if (to_column < p.n) p.c[to_row * p.ldc + to_column] = sum[i][j];
-        }
-    }
+    product.for_each([&](int i, int j, T value) {
+        if (row + i < p.m && column + j < p.n) p.c[(row + i) * p.ldc + column + j] = value;
+    });
 }
 
 template <typename T>
