@@ -14,16 +14,19 @@ bool add_methods(PyObject *module) noexcept {
     return true;
 }
 
-PyObject *make_quiet() noexcept {
-    const PyRef functools = PyRef::steal(PyImport_ImportModule("functools"));
+// What the host back-end's products need of NumPy, which is imported already.
+bool add_numpy_objects(ModuleState &state) noexcept {
     const PyRef numpy = PyRef::steal(PyImport_ImportModule("numpy"));
-    if (!functools || !numpy) return nullptr;
+    const PyRef functools = PyRef::steal(PyImport_ImportModule("functools"));
+    if (!numpy || !functools) return false;
+    state.numpy_matmul = PyObject_GetAttrString(numpy.get(), "matmul");
     const PyRef partial = PyRef::steal(PyObject_GetAttrString(functools.get(), "partial"));
     const PyRef errstate = PyRef::steal(PyObject_GetAttrString(numpy.get(), "errstate"));
     const PyRef args = errstate ? PyRef::steal(PyTuple_Pack(1, errstate.get())) : PyRef();
     const PyRef options = PyRef::steal(Py_BuildValue("{s:s}", "all", "ignore"));
-    if (!partial || !args || !options) return nullptr;
-    return PyObject_Call(partial.get(), args.get(), options.get());
+    if (state.numpy_matmul == nullptr || !partial || !args || !options) return false;
+    state.quiet = PyObject_Call(partial.get(), args.get(), options.get());
+    return state.quiet != nullptr;
 }
 
 int execute(PyObject *module) {
@@ -39,8 +42,7 @@ int execute(PyObject *module) {
     if (PyArray_ImportNumPyAPI() < 0) return -1;
     state.name_out = PyUnicode_InternFromString("out");
     if (state.name_out == nullptr || !add_exceptions(module, state)) return -1;
-    state.quiet = make_quiet();
-    if (state.quiet == nullptr || !add_methods(module)) return -1;
+    if (!add_numpy_objects(state) || !add_methods(module)) return -1;
     if (PyModule_AddStringConstant(module, "__version__", CUKERN_VERSION) != 0) return -1;
     const PyRef table = PyRef::steal(make_table());
     if (!table || PyModule_AddObjectRef(module, "_table", table.get()) != 0) return -1;

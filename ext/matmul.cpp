@@ -67,15 +67,15 @@ TensorView as_matrix(const TensorView &view, std::int64_t m, std::int64_t n, boo
 }
 
 // On the host back-end the product is NumPy's, that is its BLAS's, without its warnings.
-bool multiply_with_numpy(const ModuleState &state, const Operand &a, const Operand &b,
-                         PyArrayObject *out) noexcept {
+bool multiply_with_numpy(const ModuleState &state, const Operand &a, const Operand &b, PyObject *out) noexcept {
     const PyRef x = a.ndarray();
     const PyRef y = b.ndarray();
     const PyRef quiet = PyRef::steal(PyObject_CallFunctionObjArgs(state.quiet, nullptr));
     if (!x || !y || !quiet) return false;
     const PyRef entered = PyRef::steal(PyObject_CallMethod(quiet.get(), "__enter__", nullptr));
     if (!entered) return false;
-    const PyRef product = PyRef::steal(PyArray_MatrixProduct2(x.get(), y.get(), out));
+    const PyRef product =
+        PyRef::steal(PyObject_CallFunctionObjArgs(state.numpy_matmul, x.get(), y.get(), out, nullptr));
     PyObject *type = nullptr;
     PyObject *value = nullptr;
     PyObject *traceback = nullptr;
@@ -96,19 +96,19 @@ Status copy_result(const TensorView &from, ElementType type, const TensorView &t
     return elementwise_on_host(copy);
 }
 
-// NumPy's product wants an output of exactly its own type, in C order; any other is filled from a temporary.
+// NumPy's product is quick only into an output of its own type in C order; any other is filled from a temporary.
 PyObject *product_on_host(PyObject *module, const char *function, const Operand &a, const Operand &b,
                           const Shape &shape, ElementType type, Result &result) noexcept {
     const ModuleState &state = state_of(module);
     const PyRef out = result.ndarray();
     if (!out) return nullptr;
     if (PyArray_CheckExact(out.get()) && PyArray_ISCARRAY(as_array(out)) && result.view().type == type)
-        return multiply_with_numpy(state, a, b, as_array(out)) ? result.finish() : nullptr;
+        return multiply_with_numpy(state, a, b, out.get()) ? result.finish() : nullptr;
     npy_intp lengths[2] = {};
     for (int i = 0; i < shape.ndim; ++i) lengths[i] = shape.lengths[i];
     const PyRef product = PyRef::steal(
         PyArray_New(&PyArray_Type, shape.ndim, lengths, numpy_type_of(type), nullptr, nullptr, 0, 0, nullptr));
-    if (!product || !multiply_with_numpy(state, a, b, as_array(product))) return nullptr;
+    if (!product || !multiply_with_numpy(state, a, b, product.get())) return nullptr;
     Operand from;
     if (!from.read({function, "the product"}, product.get())) return nullptr;
     if (const Status status = copy_result(from.view(), type, result.view()); status != CUKERN_OK) {

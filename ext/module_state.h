@@ -5,11 +5,12 @@
 
 namespace cukern::py {
 
-#define CUKERN_STATE_OBJECTS(X)                                           \
-    X(cuda_error)          /* CudaError(RuntimeError) */                  \
-    X(out_of_memory_error) /* OutOfMemoryError(CudaError, MemoryError) */ \
-    X(device_lost_error)   /* DeviceLostError(CudaError) */               \
-    X(name_out)            /* the interned str "out" */                   \
+#define CUKERN_STATE_OBJECTS(X)                                             \
+    X(cuda_error)          /* CudaError(RuntimeError) */                    \
+    X(out_of_memory_error) /* OutOfMemoryError(CudaError, MemoryError) */   \
+    X(device_lost_error)   /* DeviceLostError(CudaError) */                 \
+    X(name_out)            /* the interned str "out" */                     \
+    X(numpy_matmul)        /* numpy.matmul: numpy.dot leaks in NumPy 2.5 */ \
     X(quiet)               /* makes numpy.errstate(all="ignore") */
 
 struct ModuleState {

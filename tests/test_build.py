@@ -45,8 +45,8 @@ def toolchain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
 
 
 def host_only(**environment: str) -> dict[str, str]:
-    """Return the environment of a host-only build."""
-    return {**os.environ, "CUKERN_HOST_ONLY": "1", **environment}
+    """Return the environment of a host-only build, and of its tests."""
+    return {**os.environ, "CUKERN_HOST_ONLY": "1", "CUKERN_REQUIRE_GPU": "0", **environment}
 
 
 def run(*command: str | Path, cwd: Path, **options) -> str:
