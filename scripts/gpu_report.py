@@ -155,11 +155,10 @@ def run_sanitizer(tool: str) -> dict[str, Any]:
     whole = tool == "memcheck"
     left_out = "not provokes_cuda_error and not build"
     chosen = ["tests", "-m", left_out] if whole else [f"tests/{test}" for test in KERNEL_TESTS] + ["-k", "cuda"]
-    env = environment(CUKERN_POOL="0", CUKERN_TEST_SMALL="1")
+    env = environment(CUKERN_POOL="0", CUKERN_TEST_SMALL="1", CUKERN_TEST_SANITIZED="1")
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         options = ["--tool", tool, "--log-file", f"{log}.%p", "--print-limit", "1000", "--error-exitcode", "0"]
-        options += ["--target-processes", "all"]
         command = ["compute-sanitizer", *options, *pytest(*chosen)]
         status, text = run(command, env)
         logs = [path.read_text(errors="replace") for path in sorted(Path(folder).glob("log.*"))]

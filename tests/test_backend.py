@@ -17,8 +17,11 @@ HAS_CUDA = _cukern._information()["runtime"] != 0  # else a host-only build
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a fresh process, with the choice of the back-end as given."""
+    """Run code in a fresh process, with the choice of the back-end as given, and without compute-sanitizer."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("CUKERN_")}
+    preloaded = [path for path in clean.pop("LD_PRELOAD", "").split(":") if path and "Interceptor" not in path]
+    if preloaded:
+        clean["LD_PRELOAD"] = ":".join(preloaded)
     return subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +12,7 @@ from conftest import STAGED
 import cukern
 from cukern import _cukern
 
+POOLED = os.environ.get("CUKERN_POOL") != "0"
 KINDS = ["allocate", "copy", "launch", "event", "stream", "synchronize"]
 ONES = np.ones((300, 200), np.float32)
 WORK: dict[str, tuple[Callable[[], np.ndarray], set[str]]] = {
@@ -63,8 +65,9 @@ def test_every_failure_in_turn(backend: str, work: str, kind: str) -> None:
 def test_out_of_memory_gives_cached_blocks_back_and_tries_again(backend: str) -> None:
     _cukern._set_staging(True, 0, 0)
     cukern.add(ONES, ONES)
-    assert _cukern._block_usage()[1] > 0
-    _cukern._inject_fault("allocate", 1)
+    assert (_cukern._block_usage()[1] > 0) == POOLED
+    if POOLED:
+        _cukern._inject_fault("allocate", 1)
     larger = np.ones((600, 400), np.float32)
     np.testing.assert_array_equal(cukern.add(larger, larger), larger + larger)
 
@@ -88,7 +91,9 @@ def test_once_warm_nothing_is_allocated(backend: str) -> None:
     copies = _cukern._fault_calls("copy")
     for call in work * 5:
         call()
-    assert before == {kind: _cukern._fault_calls(kind) for kind in ("allocate", "stream")}
+    if POOLED:
+        assert before["allocate"] == _cukern._fault_calls("allocate")
+    assert before["stream"] == _cukern._fault_calls("stream")
     assert _cukern._fault_calls("copy") > copies
     assert _cukern._fault_calls("event") - events == _cukern._fault_calls("copy") - copies  # records, no more
 

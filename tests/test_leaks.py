@@ -122,6 +122,7 @@ def check(call: Callable[[], object]) -> None:
         np.dtype(np.float32),
         cukern.CudaError,
     ]
+    gc.collect()  # a test that failed before leaves cycles behind
     counts = [sys.getrefcount(subject) for subject in subjects]
     blocks, pages = growth(call)
     assert [sys.getrefcount(subject) for subject in subjects] == counts

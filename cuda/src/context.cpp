@@ -122,6 +122,7 @@ Status backend_info(BackendInfo *info) noexcept {
     Context *active = nullptr;
     CUKERN_TRY(activate(&active));
     Globals *g = globals();
+    if (g == nullptr) return no_memory();
     const std::lock_guard lock(g->mutex);
     *info = g->info;
     return CUKERN_OK;
@@ -144,6 +145,7 @@ Status testing::use_backend(Backend backend) noexcept {
     Context *active = nullptr;
     CUKERN_TRY(activate(&active));
     Globals *g = globals();
+    if (g == nullptr) return no_memory();
     const std::lock_guard lock(g->mutex);
     CUKERN_TRY(context_of(*g, backend, &active));
     g->info = {};
@@ -156,14 +158,14 @@ Status testing::use_backend(Backend backend) noexcept {
 void testing::block_usage(std::int64_t *in_use, std::int64_t *cached) noexcept {
     Context *active = nullptr;
     *in_use = *cached = 0;
-    if (context(&active) != CUKERN_OK) return;
+    if (context(&active) != CUKERN_OK || active == nullptr) return;
     *in_use = active->blocks.in_use();
     *cached = active->blocks.cached();
 }
 
 void testing::release_caches() noexcept {
     Context *active = nullptr;
-    if (context(&active) != CUKERN_OK) return;
+    if (context(&active) != CUKERN_OK || active == nullptr) return;
     active->lanes.empty();
     active->blocks.empty();
 }

@@ -42,6 +42,7 @@ inline void set_contiguous(TensorView &view) {
     std::int64_t stride = 1;
     for (int i = view.ndim - 1; i >= 0; --i) {
         view.strides[i] = stride;
+        // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): ndim lengths are initialised
         stride *= view.shape[i] > 0 ? view.shape[i] : 1;
     }
 }
