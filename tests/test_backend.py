@@ -76,7 +76,6 @@ def test_no_visible_device_falls_back_silently() -> None:
     assert output(BACKEND, CUDA_VISIBLE_DEVICES="") == "host"
 
 
-@pytest.mark.build
 @pytest.mark.skipif(not HAS_CUDA, reason="a host-only build looks for no driver")
 def test_an_old_driver_falls_back_with_one_warning(tmp_path: Path) -> None:
     source = tmp_path / "driver.c"

@@ -199,6 +199,25 @@ def test_dev_forms_on_the_gpu(backend: str, library: ctypes.CDLL) -> None:
 
 
 @pytest.mark.gpu
+def test_cublas_keeps_one_handle_and_workspace_a_stream() -> None:
+    torch = pytest.importorskip("torch")
+    use("cuda")
+    a = np.ones((64, 64), np.float32)
+
+    def used() -> int:
+        torch.cuda.synchronize()
+        free, total = torch.cuda.mem_get_info()
+        return total - free
+
+    for _ in range(3):
+        cukern.matmul_cublas(a, a)
+    before = used()
+    for _ in range(100):
+        cukern.matmul_cublas(a, a)
+    assert used() == before
+
+
+@pytest.mark.gpu
 @pytest.mark.provokes_cuda_error
 def test_dev_forms_leave_the_current_device_alone(library: ctypes.CDLL) -> None:
     torch = pytest.importorskip("torch")

@@ -35,7 +35,7 @@ def main() -> int:
         number = cublas["version"]
         print(f"cuBLAS      {number // 10000}.{number // 100 % 100}.{number % 100} ({cublas['path']})")
     else:
-        print(f"cuBLAS      not open: {cublas['tried']}")
+        print(f"cuBLAS      not open: {cublas['tried'] or 'the host back-end does without'}")
     return 0
 
 
