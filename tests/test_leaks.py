@@ -126,8 +126,8 @@ def check(call: Callable[[], object]) -> None:
     counts = [sys.getrefcount(subject) for subject in subjects]
     blocks, pages = growth(call)
     assert [sys.getrefcount(subject) for subject in subjects] == counts
-    assert blocks < TIMES // 10
-    if not SANITIZED:  # a sanitizer keeps freed memory back, and finds leaks itself
+    if not SANITIZED:  # a sanitizer keeps freed memory back, or frames for its reports
+        assert blocks < TIMES // 10
         assert pages * 4096 < TIMES * 100 + (1 << 18)  # 100 bytes a call, above what the allocator may round
 
 
@@ -151,9 +151,10 @@ def test_failures_of_the_runtime(backend: str, kind: str) -> None:
 
 
 def test_the_check_finds_a_leak() -> None:
-    kept: list[object] = []
-    with pytest.raises(AssertionError):
-        check(lambda: kept.append(object()))
+    if not SANITIZED:
+        kept: list[object] = []
+        with pytest.raises(AssertionError):
+            check(lambda: kept.append(object()))
     references: list[object] = []
     with pytest.raises(AssertionError):
         check(lambda: references.append(A))

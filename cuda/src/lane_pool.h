@@ -10,8 +10,8 @@
 
 namespace cukern {
 
-constexpr int kSlots = 4;  // some are filled while the others are in flight
-constexpr std::size_t kSlotBytes = std::size_t{1} << 20;
+constexpr int kSlots = 2;  // one is filled while the other is in flight
+constexpr std::size_t kSlotBytes = std::size_t{4} << 20;
 constexpr std::size_t kArenaBytes = std::size_t{256} << 10;  // of pinned memory that kernels read in place
 
 struct Lane {

@@ -11,7 +11,8 @@ namespace cukern {
 namespace {
 
 constexpr std::int64_t kSmallBytes = 64 << 10;  // of one operand
-constexpr std::int64_t kCopyGrain = 128 << 10;  // bytes below which a second thread does not pay
+constexpr std::int64_t kCopyGrain = 256 << 10;  // bytes below which a second thread does not pay
+constexpr std::int64_t kLeastChunk = 512 << 10;
 constexpr std::size_t kArenaAlignment = 256;
 
 std::atomic<testing::StagingMode> g_mode{testing::StagingMode::automatic};
@@ -176,12 +177,18 @@ Status Staging::wait_for_slot(int slot) noexcept {
     return CUKERN_OK;
 }
 
+// Chunks that fill a slot, but smaller ones of an array that has few, so that filling and copying overlap.
+std::int64_t Staging::chunk_elements(const TensorView &host) const noexcept {
+    const std::int64_t bytes = std::clamp(bytes_of(host) / 4, std::min(kLeastChunk, slot_bytes_), slot_bytes_);
+    return bytes / size_of(host.type);
+}
+
 Status Staging::send(const TensorView &host, bool packed, void *device) noexcept {
     Runtime &runtime = context_->runtime;
     CUKERN_TRY(context_->lanes.prepare_slots(*lane_));
     const std::int64_t size = size_of(host.type);
     const std::int64_t count = count_of(host);
-    const std::int64_t step = slot_bytes_ / size;
+    const std::int64_t step = chunk_elements(host);
     int slot = 0;
     for (std::int64_t begin = 0; begin < count; begin += step, slot = (slot + 1) % kSlots) {
         const std::int64_t end = std::min(begin + step, count);
@@ -200,7 +207,7 @@ Status Staging::receive(const void *device, const TensorView &host, bool packed)
     CUKERN_TRY(context_->lanes.prepare_slots(*lane_));
     const std::int64_t size = size_of(host.type);
     const std::int64_t count = count_of(host);
-    const std::int64_t step = slot_bytes_ / size;
+    const std::int64_t step = chunk_elements(host);
     const auto drain = [&](std::int64_t chunk) {
         const int slot = static_cast<int>(chunk % kSlots);
         CUKERN_TRY(wait_for_slot(slot));

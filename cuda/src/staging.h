@@ -8,7 +8,7 @@
 //     CUKERN_TRY(staging.download(device_out, host_out));   // returns when the result is there
 //
 // Small operands are read and written in place, in pinned memory: a kernel over the link costs less than a
-// copy. Larger ones go through a ring of pinned slots, some filled while others are in flight, into cached
+// copy. Larger ones go in chunks through two pinned slots, one filled while the other is in flight, into cached
 // device blocks. On the host back-end views pass through untouched.
 #pragma once
 
@@ -41,6 +41,7 @@ private:
     Status send(const TensorView &host, bool packed, void *device) noexcept;
     Status receive(const void *device, const TensorView &host, bool packed) noexcept;
     Status wait_for_slot(int slot) noexcept;
+    std::int64_t chunk_elements(const TensorView &host) const noexcept;
 
     Context *context_ = nullptr;
     Lane *lane_ = nullptr;  // none where views pass through
