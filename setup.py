@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -27,7 +28,7 @@ class BuildExtCUDA(build_ext):
         import numpy
 
         compiler = getattr(self.compiler, "compiler_so_cxx", None) or self.compiler.compiler_so
-        build = Compilation.from_environment([os.environ.get("CXX") or compiler[0]])
+        build = Compilation.from_environment(shlex.split(os.environ.get("CXX", "")) or compiler[:1])
         if build.toolkit is not None:
             print(f"cukern: {build.toolkit.nvcc}, found by {build.toolkit.found_by}", flush=True)
         extra = [f"-D{name}={value}" for name, value in ext.define_macros]
@@ -40,6 +41,7 @@ class BuildExtCUDA(build_ext):
         ext.extra_objects = [str(path) for path in objects]
         ext.depends = [*ext.extra_objects, str(ROOT / "ext/exports.map")]
         ext.extra_link_args = link_flags(build) + os.environ.get("CUKERN_LDFLAGS", "").split()
+        self.force = True  # objects of another configuration may be older than the module that is there
         super().build_extension(ext)
         self._write_stub(Path(self.get_ext_fullpath(ext.name)))
 

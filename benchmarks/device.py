@@ -200,9 +200,7 @@ def products() -> list[Comparison]:
                 call = matmul_caller(name, a, b, out)
                 call()
                 check_product(out, a, b)
-                bounds = {"bare cuBLAS": bound} if n >= 4096 and dtype == torch.float32 else {}
-                if n >= 4096 and name == "matmul_cublas":
-                    bounds = {"bare cuBLAS": bound}
+                bounds = {"bare cuBLAS": bound} if n >= 4096 else {}
                 results.append(
                     compare(
                         f"{name}, {n}, {str(dtype)[6:]}",

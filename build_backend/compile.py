@@ -10,10 +10,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from toolchain import Toolkit, host_only, required_toolkit
@@ -68,22 +71,22 @@ def _command(build: Compilation, source: Path, extra: list[str]) -> list[str]:
     if source.suffix == ".cu":
         assert build.toolkit is not None
         host = ["-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wshadow"]
-        return [
-            str(build.toolkit.nvcc),
-            "-std=c++17",
-            "-O3",
-            *target_flags(),
-            "--compress-mode=size",
-            "-lineinfo" if os.environ.get("CUKERN_LINEINFO") == "1" else "-DNDEBUG",
-            *(["-Werror=all-warnings"] if werror else []),
-            "-Xcompiler=" + ",".join(host),
-            *includes,
-        ]
+        command = [str(build.toolkit.nvcc), "-std=c++17", "-O3", *target_flags(), "--compress-mode=size"]
+        command += ["-ccbin", build.cxx[-1]] if "CXX" in os.environ else []
+        command += ["-lineinfo"] if os.environ.get("CUKERN_LINEINFO") == "1" else []
+        command += ["-Werror=all-warnings"] if werror else []
+        return [*command, "-Xcompiler=" + ",".join(host), *includes]
     command = [*build.cxx, "-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", *WARNINGS, *includes]
     command += ["-Werror"] if werror else []
     command += ["-isystem", str(build.toolkit.include)] if build.toolkit else []
     command += extra if not source.is_relative_to(ROOT / "cuda") else []
     return command + os.environ.get("CUKERN_CXXFLAGS", "").split()
+
+
+def prerequisites(depfile: str) -> list[Path]:
+    """Return the files that a depfile names: blanks in names are escaped, lines continued."""
+    _, _, names = depfile.replace("\\\n", " ").partition(": ")
+    return [Path(name.replace("\\ ", " ")) for name in re.split(r"(?<!\\)\s+", names.strip())]
 
 
 @dataclass
@@ -99,18 +102,22 @@ class _Job:
     def is_fresh(self) -> bool:
         if not (self.object.exists() and self.depfile.exists()):
             return False
-        _, _, names = self.depfile.read_text().partition(":")
         built = self.object.stat().st_mtime_ns
         # Headers from outside the tree are in the key by their version; under build isolation they move.
-        ours = [name for name in names.replace("\\\n", " ").split() if Path(name).is_relative_to(ROOT)]
-        return all(os.path.exists(name) and os.stat(name).st_mtime_ns < built for name in ours)
+        ours = [path for path in prerequisites(self.depfile.read_text()) if path.is_relative_to(ROOT)]
+        if self.source not in ours:  # a depfile that is not whole
+            return False
+        return all(path.exists() and path.stat().st_mtime_ns < built for path in ours)
 
     def run(self) -> None:
         self.object.parent.mkdir(parents=True, exist_ok=True)
-        made = self.object.with_suffix(".tmp.o")
-        command = [*self.command, "-MD", "-MF", str(self.depfile), "-c", str(self.source), "-o", str(made)]
-        print(" ".join(command), flush=True)
+        made, noted = self.object.with_suffix(".tmp.o"), self.object.with_suffix(".tmp.d")
+        command = [*self.command, "-MD", "-MF", str(noted), "-c", str(self.source), "-o", str(made)]
+        print(shlex.join(command), flush=True)
+        begin = time.time_ns()
         subprocess.run(command, check=True)
+        os.utime(made, ns=(begin, begin))  # what is edited meanwhile is newer
+        noted.replace(self.depfile)
         made.replace(self.object)  # an interrupted compiler leaves nothing that looks whole
 
 
@@ -122,8 +129,9 @@ def _key(build: Compilation, source: Path, command: list[str], volatile: list[st
         import numpy
 
         version = sys.version + numpy.__version__
-    stable = [flag for flag in command if flag not in volatile and not flag.startswith("/")]
-    compiler = subprocess.run([command[0], "--version"], check=True, capture_output=True, text=True).stdout
+    folders = {folder for flag, folder in pairwise(volatile) if flag == "-isystem"}
+    stable = [flag for flag in command if flag not in folders]
+    compiler = subprocess.run([*build.cxx, "--version"], check=True, capture_output=True, text=True).stdout
     return hashlib.sha256("\0".join([version, compiler, *stable]).encode()).hexdigest()[:12]
 
 
@@ -150,6 +158,7 @@ def link_flags(build: Compilation) -> list[str]:
     flags = [
         f"-Wl,--version-script={ROOT / 'ext/exports.map'}",
         "-Wl,--exclude-libs,ALL",
+        "-Wl,-z,nodelete",  # threads of the pool run on when a program closes the library
         "-Wl,--no-undefined-version",
     ]
     if os.environ.get("CUKERN_STRIP", "1") == "1":

@@ -16,6 +16,9 @@ from pathlib import Path
 COMPILER_WHEELS = [f"nvidia-{name}==13.0.*" for name in ("cuda-nvcc", "cuda-crt", "nvvm", "cuda-runtime", "cuda-cccl")]
 
 
+OLDEST = (12, 8)  # the first release whose nvcc knows --compress-mode
+
+
 @dataclass
 class Toolkit:
     """An nvcc, the root of its toolkit, and where it was found."""
@@ -88,13 +91,19 @@ def _real_root(nvcc: Path) -> Path:
 
 
 def find_toolkit() -> Search:
-    """Look for nvcc where the README says."""
+    """Look for an nvcc that is recent enough where the README says."""
     search = Search(None)
     for found_by, nvcc in _candidates():
-        if nvcc.is_file() and os.access(nvcc, os.X_OK):
-            search.toolkit = Toolkit(nvcc, _real_root(nvcc), found_by)
+        if not (nvcc.is_file() and os.access(nvcc, os.X_OK)):
+            search.tried.append(f"{found_by}: {nvcc}")
+            continue
+        toolkit = Toolkit(nvcc, _real_root(nvcc), found_by)
+        release = re.search(r"release (\d+)\.(\d+)", toolkit.version())
+        if release is None or (int(release[1]), int(release[2])) >= OLDEST:
+            search.toolkit = toolkit
             return search
-        search.tried.append(f"{found_by}: {nvcc}")
+        needed = ".".join(map(str, OLDEST))
+        search.tried.append(f"{found_by}: {nvcc} (release {release[1]}.{release[2]}, older than {needed})")
     return search
 
 

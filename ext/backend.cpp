@@ -6,17 +6,43 @@
 
 #include "cukern/operations.h"
 
+#include <cstring>
+
 namespace cukern::py {
 namespace {
 
-// Asks cuda-pathfinder for cuBLAS's path. Its failure is no error: cuda/ then tries the usual names.
+// Paths and messages of other libraries, in whatever encoding.
+PyRef text_of(const char *text) noexcept {
+    return PyRef::steal(PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(std::strlen(text)), "replace"));
+}
+
+// Asks cuda-pathfinder for cuBLAS's path, in the file system's encoding.
 PyRef cublas_path() noexcept {
     const PyRef pathfinder = PyRef::steal(PyImport_ImportModule("cuda.pathfinder"));
     if (!pathfinder) return {};
     const PyRef found =
         PyRef::steal(PyObject_CallMethod(pathfinder.get(), "load_nvidia_dynamic_lib", "s", "cublas"));
     if (!found) return {};
-    return PyRef::steal(PyObject_GetAttrString(found.get(), "abs_path"));
+    const PyRef path = PyRef::steal(PyObject_GetAttrString(found.get(), "abs_path"));
+    PyObject *bytes = nullptr;
+    if (!path || PyUnicode_FSConverter(path.get(), &bytes) == 0) return {};
+    return PyRef::steal(bytes);
+}
+
+// Notes why the search was in vain; what is no Exception, such as KeyboardInterrupt, stays raised.
+bool note_failed_search() noexcept {
+    if (PyErr_ExceptionMatches(PyExc_Exception) == 0 || PyErr_ExceptionMatches(PyExc_MemoryError) != 0)
+        return false;
+    PyObject *type = nullptr;
+    PyObject *value = nullptr;
+    PyObject *traceback = nullptr;
+    PyErr_Fetch(&type, &value, &traceback);
+    const PyRef held[] = {PyRef::steal(type), PyRef::steal(value), PyRef::steal(traceback)};
+    const PyRef why = value != nullptr ? PyRef::steal(PyObject_Str(value)) : PyRef();
+    const char *reason = why ? PyUnicode_AsUTF8AndSize(why.get(), nullptr) : nullptr;
+    note_cublas_search("cuda-pathfinder", reason != nullptr ? reason : "it found nothing");
+    PyErr_Clear();
+    return true;
 }
 
 PyObject *backend_method(PyObject *module, PyObject *) {
@@ -25,7 +51,8 @@ PyObject *backend_method(PyObject *module, PyObject *) {
     return PyUnicode_FromString(name_of(backend));
 }
 
-PyRef devices() noexcept {
+// Null, with an exception set, where the devices don't answer.
+PyRef devices(const ModuleState &state) noexcept {
     int count = 0;
     Status status = device_count(&count);
     PyRef list = PyRef::steal(PyList_New(0));
@@ -38,7 +65,9 @@ PyRef devices() noexcept {
                                                      device.capability_major, device.capability_minor));
         if (!row || PyList_Append(list.get(), row.get()) != 0) return {};
     }
-    return list;
+    if (status == CUKERN_OK) return list;
+    raise_status(state, "devices", status);
+    return {};
 }
 
 // What `python -m cukern` prints.
@@ -51,17 +80,20 @@ PyObject *information_method(PyObject *module, PyObject *) {
         return nullptr;
     }
     if (backend == Backend::cuda) {
-        seek_cublas(module);
+        if (!seek_cublas(module)) return nullptr;
+        const GilRelease released;
         open_cublas(nullptr);  // a failure is told by cublas_info
     }
     const CublasInfo cublas = cublas_info();
-    const PyRef list = devices();
-    if (!list) return nullptr;
-    return Py_BuildValue("{s:s,s:s,s:s,s:i,s:i,s:O,s:{s:O,s:i,s:s,s:s}}", "backend", name_of(backend), "reason",
+    const PyRef list = devices(state_of(module));
+    const PyRef path = text_of(cublas.path);
+    const PyRef tried = text_of(cublas.tried);
+    if (!list || !path || !tried) return nullptr;
+    return Py_BuildValue("{s:s,s:s,s:s,s:i,s:i,s:O,s:{s:O,s:i,s:O,s:O}}", "backend", name_of(backend), "reason",
                          chosen.reason, "warning", chosen.warning, "driver", driver_version(), "runtime",
                          runtime_version(), "devices", list.get(), "cublas", "open",
-                         cublas.open ? Py_True : Py_False, "version", cublas.version, "path", cublas.path, "tried",
-                         cublas.tried);
+                         cublas.open ? Py_True : Py_False, "version", cublas.version, "path", path.get(), "tried",
+                         tried.get());
 }
 
 }  // namespace
@@ -86,25 +118,20 @@ bool ensure_backend(PyObject *module, const char *function, Backend *backend) no
     return chosen.warning[0] == '\0' || PyErr_WarnEx(PyExc_RuntimeWarning, chosen.warning, 1) == 0;
 }
 
-void seek_cublas(PyObject *module) noexcept {
+bool seek_cublas(PyObject *module) noexcept {
     ModuleState &state = state_of(module);
-    if (state.cublas_sought) return;
-    state.cublas_sought = true;
+    if (state.cublas_sought) return true;
     const PyRef path = cublas_path();
-    const PyRef text = path ? PyRef::steal(PyObject_Str(path.get())) : PyRef();
-    if (text) {
-        open_cublas(PyUnicode_AsUTF8AndSize(text.get(), nullptr));
-        return;
+    if (path) {
+        const char *name = PyBytes_AsString(path.get());
+        const GilRelease released;
+        open_cublas(name);
+    } else if (!note_failed_search()) {
+        return false;
     }
-    PyObject *type = nullptr;
-    PyObject *value = nullptr;
-    PyObject *traceback = nullptr;
-    PyErr_Fetch(&type, &value, &traceback);
-    const PyRef held[] = {PyRef::steal(type), PyRef::steal(value), PyRef::steal(traceback)};
-    const PyRef why = value != nullptr ? PyRef::steal(PyObject_Str(value)) : PyRef();
-    const char *reason = why ? PyUnicode_AsUTF8AndSize(why.get(), nullptr) : nullptr;
-    note_cublas_search("cuda-pathfinder", reason != nullptr ? reason : "it found nothing");
-    PyErr_Clear();
+    // Only now: a thread that comes meanwhile searches too, and does not go on as if all had been tried.
+    state.cublas_sought = true;
+    return true;
 }
 
 PyMethodDef kBackendMethods[] = {

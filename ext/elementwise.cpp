@@ -22,9 +22,17 @@ ElementType promoted_type(const Operand &a, const Operand &b) noexcept {
     return real && !is_floating(strong) ? ElementType::float64 : strong;
 }
 
+// NumPy's result would be of element type bool.
+bool check_numbers(const char *function, const Operand &a, const Operand &b) noexcept {
+    if (a.weak() != Weak::boolean || b.weak() != Weak::boolean) return true;
+    PyErr_Format(PyExc_TypeError, "%s: both operands are bool; supported element types are %s", function,
+                 supported_element_types());
+    return false;
+}
+
 bool check_factor(const char *function, const Operand &factor) noexcept {
     if (factor.view().immediate) return true;
-    PyErr_Format(PyExc_TypeError, "%s: b is an array; the factor is one number (multiply() takes two arrays)",
+    PyErr_Format(PyExc_TypeError, "%s: factor is an array; the factor is one number (multiply() takes two arrays)",
                  function);
     return false;
 }
@@ -38,9 +46,12 @@ PyObject *call_elementwise(Op op, PyObject *module, PyObject *const *values, Py_
 
     Operand a;
     Operand b;
-    if (!a.read({function, "a"}, arguments.positional[0]) || !b.read({function, "b"}, arguments.positional[1]))
+    const char *const second = info(op).kind == OpKind::scalar ? "factor" : "b";
+    if (!a.read({function, "a"}, arguments.positional[0]) || !b.read({function, second}, arguments.positional[1]))
         return nullptr;
     if (info(op).kind == OpKind::scalar && !check_factor(function, b)) return nullptr;
+
+    if (!check_numbers(function, a, b)) return nullptr;
 
     const ElementType type = result_type(op, promoted_type(a, b));
     if (!a.resolve(type) || !b.resolve(type)) return nullptr;

@@ -102,7 +102,7 @@ PyObject *product_on_host(PyObject *module, const char *function, const Operand 
     const ModuleState &state = state_of(module);
     const PyRef out = result.ndarray();
     if (!out) return nullptr;
-    if (PyArray_CheckExact(out.get()) && PyArray_ISCARRAY(as_array(out)) && result.view().type == type)
+    if (PyArray_ISCARRAY(as_array(out)) && result.view().type == type)
         return multiply_with_numpy(state, a, b, out.get()) ? result.finish() : nullptr;
     npy_intp lengths[2] = {};
     for (int i = 0; i < shape.ndim; ++i) lengths[i] = shape.lengths[i];
@@ -157,7 +157,7 @@ PyObject *call_matmul(MatmulAlgorithm algorithm, PyObject *module, PyObject *con
     call.b = &y;
     call.out = &z;
     if (algorithm == MatmulAlgorithm::cublas || (algorithm == MatmulAlgorithm::automatic && prefers_cublas(call)))
-        seek_cublas(module);
+        if (!seek_cublas(module)) return nullptr;
     Status status = CUKERN_OK;
     {
         const GilRelease released;

@@ -26,7 +26,8 @@ PyObject *make_table() noexcept;
 // Chooses the back-end on first use and gives its warning once; an exception is set when there is none.
 bool ensure_backend(PyObject *module, const char *function, Backend *backend) noexcept;
 
-// Lets cuda-pathfinder find cuBLAS, once. No error is set: without it the usual names are tried.
-void seek_cublas(PyObject *module) noexcept;
+// Lets cuda-pathfinder find cuBLAS, once. That it finds none is no error: the usual names are tried then. False
+// with an exception set when the search was interrupted.
+bool seek_cublas(PyObject *module) noexcept;
 
 }  // namespace cukern::py

@@ -75,12 +75,13 @@ ByteLayout Operand::layout() const noexcept { return layout_; }
 
 bool Operand::read(Place place, PyObject *object) noexcept {
     object_ = object;
+    name_ = place.argument;
     if (PyArray_Check(object)) {
         if (!read_array(place, as_array(object))) return false;
         return aligned_ || stand_in();
     }
     if (PyLong_Check(object) || (PyFloat_Check(object) && !is_numpy_scalar(object))) {
-        weak_ = PyLong_Check(object) ? Weak::integer : Weak::real;
+        weak_ = PyBool_Check(object) ? Weak::boolean : PyLong_Check(object) ? Weak::integer : Weak::real;
         view_.immediate = true;
         return true;
     }
@@ -96,6 +97,7 @@ bool Operand::read(Place place, PyObject *object) noexcept {
 
 bool Operand::read_out(Place place, PyObject *object) noexcept {
     object_ = object;
+    name_ = place.argument;
     if (PyArray_Check(object)) {
         if (!read_array(place, as_array(object))) return false;
     } else if (PyObject_CheckBuffer(object) && !is_numpy_scalar(object)) {
@@ -196,7 +198,9 @@ bool Operand::set_memory(Place place, void *data, int ndim, const Py_ssize_t *sh
 }
 
 PyRef Operand::ndarray() const noexcept {
-    if (object_ == nullptr || PyArray_Check(object_)) return PyRef::borrow(object_);
+    if (object_ == nullptr || PyArray_CheckExact(object_)) return PyRef::borrow(object_);
+    // A subclass may have NumPy call it back: what it does to products is not ours to know.
+    if (PyArray_Check(object_)) return PyRef::steal(PyArray_View(as_array(object_), nullptr, &PyArray_Type));
     return PyRef::steal(PyArray_FromAny(object_, nullptr, 0, 0, 0, nullptr));
 }
 

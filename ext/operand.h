@@ -10,7 +10,7 @@
 namespace cukern::py {
 
 // Python's own numbers have no element type: they take that of the arrays beside them (NEP 50).
-enum class Weak { none, integer, real };
+enum class Weak { none, boolean, integer, real };
 
 class Operand {
 public:
@@ -37,13 +37,14 @@ public:
     // Writes back what an unaligned `out` was computed in; nothing to do for others.
     bool finish_out() noexcept;
 
+    const char *name() const noexcept { return name_; }  // the argument's
     const TensorView &view() const noexcept { return view_; }
     ElementType type() const noexcept { return view_.type; }
     Weak weak() const noexcept { return weak_; }
     ByteLayout layout() const noexcept;  // of the object's own memory
     bool has_memory() const noexcept { return layout_.data != nullptr; }
 
-    // The operand as ndarray, of its own memory.
+    // The operand as ndarray of its own memory, never of a subclass.
     PyRef ndarray() const noexcept;
 
 private:
@@ -54,6 +55,7 @@ private:
                     Py_ssize_t item_size) noexcept;
     bool stand_in() noexcept;
 
+    const char *name_ = "";
     PyObject *object_ = nullptr;  // borrowed from the caller's arguments
     PyRef copy_;                  // aligned, in place of an array that is not
     BufferHolder buffer_;

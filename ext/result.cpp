@@ -7,8 +7,6 @@
 namespace cukern::py {
 namespace {
 
-constexpr const char *kArgumentNames[] = {"a", "b"};
-
 std::int64_t stride_along(const Operand &operand, int ndim, int axis) noexcept {
     if (!operand.has_memory()) return 0;
     const ByteLayout layout = operand.layout();
@@ -70,8 +68,8 @@ bool broadcast(const char *function, const Operand &a, const Operand &b, Shape *
             const PyRef sx = shape_text(x.ndim, x.shape);
             const PyRef sy = shape_text(y.ndim, y.shape);
             if (sx && sy)
-                PyErr_Format(PyExc_ValueError, "%s: shapes do not broadcast: a is %U, b is %U", function, sx.get(),
-                             sy.get());
+                PyErr_Format(PyExc_ValueError, "%s: shapes do not broadcast: %s is %U, %s is %U", function,
+                             a.name(), sx.get(), b.name(), sy.get());
             return false;
         }
         shape->lengths[i] = nx == 1 ? ny : nx;
@@ -140,7 +138,7 @@ bool Result::check_out(const char *function, const Shape &shape, ElementType typ
         const char *allowed = overlap == Overlap::same_allowed
                                   ? "it may be exactly that array, or share no memory with it"
                                   : "it must share no memory with it";
-        PyErr_Format(PyExc_ValueError, "%s: out overlaps %s; %s", function, kArgumentNames[i], allowed);
+        PyErr_Format(PyExc_ValueError, "%s: out overlaps %s; %s", function, operands[i]->name(), allowed);
         return false;
     }
     return true;

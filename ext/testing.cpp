@@ -38,6 +38,13 @@ PyObject *fault_calls(PyObject *, PyObject *args) {
     return PyLong_FromLongLong(testing::calls(fault));
 }
 
+PyObject *held(PyObject *, PyObject *) {
+    static_assert(testing::kNumResources == 3, "the tuple below has one number a resource");
+    return Py_BuildValue("LLL", static_cast<long long>(testing::held(testing::Resource::memory)),
+                         static_cast<long long>(testing::held(testing::Resource::stream)),
+                         static_cast<long long>(testing::held(testing::Resource::event)));
+}
+
 PyObject *set_staging(PyObject *, PyObject *args) {
     int copies = 0;
     long long slot_bytes = 0;
@@ -100,6 +107,8 @@ PyMethodDef kTestingMethods[] = {
      "_inject_fault(kind, n, /)\n--\n\nMake the n-th runtime call of a kind from now fail; 0 disarms."},
     {"_fault_calls", fault_calls, METH_VARARGS,
      "_fault_calls(kind, /)\n--\n\nReturn the number of runtime calls of a kind since the start."},
+    {"_held", held, METH_NOARGS,
+     "_held()\n--\n\nReturn the numbers of blocks of memory, streams and events held of the back-ends."},
     {"_set_staging", set_staging, METH_VARARGS,
      "_set_staging(copies, slot_bytes=0, small_bytes=-1, /)\n--\n\nForce staging through its copies."},
     {"_use_backend", use_backend, METH_VARARGS, "_use_backend(name, /)\n--\n\nChange the back-end."},

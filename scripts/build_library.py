@@ -8,6 +8,7 @@ build/library).
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from compile import Compilation, compile_sources, cuda_sources, link_flags  # no
 
 
 def main(folder: Path) -> None:
-    build = Compilation.from_environment([os.environ.get("CXX", "g++")])
+    build = Compilation.from_environment(shlex.split(os.environ.get("CXX", "g++")))
     objects = compile_sources(build, cuda_sources(build.toolkit is not None), [])
     target = folder / "lib/libcukern.so"
     target.parent.mkdir(parents=True, exist_ok=True)

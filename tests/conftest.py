@@ -65,6 +65,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """With CUKERN_REQUIRE_GPU=1 a test that needs a GPU is not skipped for want of anything."""
+    report = yield
+    if REQUIRE_GPU and report.skipped and item.get_closest_marker("gpu"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped although CUKERN_REQUIRE_GPU=1: {report.longrepr}"
+    return report
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = [report for report in terminalreporter.stats.get("skipped", []) if "needs a GPU" in str(report.longrepr)]
     where = "with a GPU" if HAS_GPU else f"without a GPU: {len(skipped)} tests that need one were skipped"

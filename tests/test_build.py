@@ -63,11 +63,11 @@ def build_in_place(tree: Path) -> list[str]:
     return sorted(re.findall(r" -c (\S+)", output))
 
 
-def make_nvcc(folder: Path, top: Path | None = None) -> Path:
+def make_nvcc(folder: Path, top: Path | None = None, release: str = "13.0") -> Path:
     """Make something that answers as nvcc does."""
     folder.mkdir(parents=True, exist_ok=True)
     nvcc = folder / "nvcc"
-    nvcc.write_text(f'#!/bin/sh\necho "#\\$ TOP={top or folder.parent}" >&2\n')
+    nvcc.write_text(f'#!/bin/sh\necho "#\\$ TOP={top or folder.parent}" >&2\necho "tools, release {release}, V1"\n')
     nvcc.chmod(0o755)
     return nvcc
 
@@ -98,6 +98,20 @@ def test_nvcc_may_be_a_wrapper(toolchain: ModuleType, tmp_path: Path, monkeypatc
     assert toolkit.include == real / "include"
     with pytest.raises(SystemExit, match=r"has no libcudart_static\.a; looked in .*lib64"):
         _ = toolkit.library
+
+
+def test_an_old_nvcc_is_passed_over(toolchain: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUKERN_NVCC", str(make_nvcc(tmp_path / "old/bin", release="11.8")))
+    search = toolchain.find_toolkit()
+    assert search.toolkit is None
+    assert f"CUKERN_NVCC: {tmp_path}/old/bin/nvcc (release 11.8, older than 12.8)" in search.tried
+
+
+def test_depfiles(toolchain: ModuleType) -> None:
+    compile_module = importlib.import_module("compile")
+    text = "/a b/x.o: /a\\ b/x.cpp /usr/include/y.h \\\n /a\\ b/z.h\n"
+    assert compile_module.prerequisites(text) == [Path("/a b/x.cpp"), Path("/usr/include/y.h"), Path("/a b/z.h")]
+    assert compile_module.prerequisites("") == [Path()]
 
 
 def test_no_nvcc_says_where_it_was_looked_for(toolchain: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,6 +167,9 @@ def test_only_what_changed_is_rebuilt(tree: Path) -> None:
     assert build_in_place(tree) == sorted(map(str, users))
     (tree / "cuda/include/cukern/ops.def").touch()
     assert set(build_in_place(tree)) >= {str(tree / "ext/elementwise.cpp"), str(tree / "cuda/src/c_abi.cpp")}
+    project = tree / "pyproject.toml"
+    project.write_text(project.read_text().replace('version = "0.1.0"', 'version = "9.9.9"'))
+    assert str(tree / "ext/cukernmodule.cpp") in build_in_place(tree)  # it holds the version
     (tree / "ext/extra.cpp").write_text("int cukern_extra = 1;\n")
     assert build_in_place(tree) == [str(tree / "ext/extra.cpp")]
 

@@ -132,6 +132,9 @@ def test_messages(library: ctypes.CDLL) -> None:
     a = (ctypes.c_float * 4)()
     assert library.cukern_add_f32(None, a, a, ctypes.c_size_t(4)) == 1
     assert library.cukern_last_error().contents.message == b"a is NULL"
+    odd = ctypes.c_void_p(ctypes.addressof(a) + 2)
+    assert library.cukern_add_f32(a, odd, a, ctypes.c_size_t(3)) == 1
+    assert library.cukern_last_error().contents.message == b"b is not aligned to its elements of 4 bytes"
     shape = (ctypes.c_int64 * 1)(-3)
     assert library.cukern_add_f32_dev(a, shape, a, shape, a, shape, shape, 1, 0, None) == 1
     assert b"the shape of a has a negative length" in library.cukern_last_error().contents.message

@@ -141,11 +141,16 @@ def test_numpy_scalars(scalar, rng: np.random.Generator) -> None:
                 assert_same(call(name, scalar, a), numpy_result(name, scalar, a))
 
 
-@pytest.mark.parametrize("pair", [(1, 2), (1, 2.5), (2.5, 1.0), (True, 3), (7, 0)], ids=str)
+@pytest.mark.parametrize("pair", [(1, 2), (1, 2.5), (2.5, 1.0), (True, 3), (False, 0.5), (7, 0)], ids=str)
 def test_scalars_alone_give_arrays(pair) -> None:
     with np.errstate(all="ignore"):
         for name in BINARY:
             assert_same(call(name, *pair), np.asarray(getattr(np, name)(*pair)))
+
+
+def test_two_bools_are_refused() -> None:
+    with pytest.raises(TypeError, match="add: both operands are bool; supported element types are float32"):
+        cukern.add(True, False)
 
 
 @pytest.mark.parametrize(("dtype", "value"), [("int32", 2**31), ("int32", -(2**31) - 1), ("int64", 2**63)])
@@ -178,7 +183,7 @@ def test_scale_of_integers_by_a_float() -> None:
 
 
 def test_scale_takes_one_number() -> None:
-    with pytest.raises(TypeError, match="scale: b is an array; the factor is one number"):
+    with pytest.raises(TypeError, match="scale: factor is an array; the factor is one number"):
         cukern.scale(np.ones(3), np.ones(3))
     assert_same(cukern.scale(np.ones(3), np.array(2.0)), np.full(3, 2.0))
 

@@ -24,6 +24,8 @@ READ_ONLY = np.zeros((3, 4), np.float32)
 READ_ONLY.flags.writeable = False
 RECORD = np.zeros(5, [("pad", np.int8), ("x", np.float32)])["x"]
 BIG = 2**70
+RELEASED = memoryview(b"1234")
+RELEASED.release()
 
 SUCCESSES: dict[str, Callable[[], object]] = {
     "add": lambda: cukern.add(A, A),
@@ -66,6 +68,9 @@ FAILURES: dict[str, Callable[[], object]] = {
     "integers": lambda: cukern.matmul_cublas(A.astype(np.int32), A.T.astype(np.int32)),
     "product overlap": lambda: cukern.matmul(A, A.T, out=A[:, :3]),
     "huge": lambda: cukern.add(np.broadcast_to(A[0, 0], (2**40, 1)), np.broadcast_to(A[0, 0], (1, 2**40))),
+    "no memory": lambda: cukern.add(np.broadcast_to(A[0, 0], (2**29, 1)), np.broadcast_to(A[0, 0], (1, 2**29))),
+    "released buffer": lambda: cukern.add(RELEASED, A),
+    "two bools": lambda: cukern.add(True, True),
     "fault's name": lambda: _cukern._inject_fault("nothing", 1),
 }
 TIMES = 100 if SMALL else 1000
@@ -85,6 +90,8 @@ def injected(kind: str) -> Callable[[], object]:
     """Return a call that fails in the runtime."""
 
     def call() -> object:
+        _cukern._set_staging(True, 0, 0)  # so that a small array is copied
+        _cukern._release_caches()
         _cukern._inject_fault(kind, 1)
         return cukern.add(A, A)
 
@@ -144,7 +151,7 @@ def test_failures(name: str) -> None:
 
 
 @pytest.mark.parametrize("backend", STAGED, indirect=True)
-@pytest.mark.parametrize("kind", ["launch", "synchronize"])
+@pytest.mark.parametrize("kind", ["allocate", "copy", "event", "launch", "stream", "synchronize"])
 def test_failures_of_the_runtime(backend: str, kind: str) -> None:
     check(lambda: failing(injected(kind)))
     _cukern._inject_fault(kind, 0)

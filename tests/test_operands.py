@@ -122,6 +122,8 @@ def test_refused_operands(thing, message: str) -> None:
     for name in ("add", "divide", "scale", "matmul"):
         with pytest.raises(TypeError, match=f"^{name}: {message}"):
             getattr(cukern, name)(thing, 1 if name == "scale" else np.ones(3), out=out)
+    with pytest.raises(TypeError, match=f"^scale: {message.replace('a ', 'factor ', 1)}"):
+        cukern.scale(np.ones(3), thing, out=out)
     with pytest.raises(TypeError, match=f"^subtract: {message.replace('a ', 'b ', 1)}"):
         cukern.subtract(np.ones(3), thing, out=out)
     assert out.tolist() == [9.0] * 3
@@ -159,8 +161,18 @@ def test_a_subclass_of_float_is_a_number() -> None:
 
 
 def test_a_subclass_of_ndarray_gives_an_ndarray() -> None:
-    result = cukern.add(np.ones((2, 2)).view(np.matrix), 1)
-    assert type(result) is np.ndarray
+    class Stubborn(np.ndarray):
+        def __array_ufunc__(self, *args, **options):
+            return 42
+
+    eye = np.eye(2).view(Stubborn)
+    for function in (cukern.add, cukern.matmul, cukern.matmul_tiled):
+        result = function(eye, eye)
+        assert type(result) is np.ndarray
+        assert result.tolist() == getattr(np, function.__name__.split("_")[0])(np.eye(2), np.eye(2)).tolist()
+        out = np.zeros((2, 2)).view(Stubborn)
+        assert function(eye, eye, out=out) is out
+        assert out.view(np.ndarray).tolist() == result.tolist()
 
 
 def test_fortran_buffer_without_strides() -> None:

@@ -153,6 +153,24 @@ def test_interleaved_memory_does_not_overlap() -> None:
     assert pairs["y"].tolist() == [1] * 5
 
 
+@pytest.mark.parametrize(
+    "views",
+    [
+        lambda a: (a[::2], a[1::2]),
+        lambda a: (a.view(np.complex64).real, a.view(np.complex64).imag),
+        lambda a: (a[: 3 * 10**5].reshape(500, 200, 3)[..., 0], a[: 3 * 10**5].reshape(500, 200, 3)[..., 2]),
+        lambda a: (a[: 10**6].reshape(1000, 1000)[:, ::2], a[: 10**6].reshape(1000, 1000)[:, 1::2]),
+        lambda a: (a[: 10**6].reshape(1000, 1000)[:500], a[: 10**6].reshape(1000, 1000)[500:]),
+        lambda a: (a[: 10**6].reshape(1000, 1000)[::-2, :500], a[: 10**6].reshape(1000, 1000)[::2, 500:]),
+    ],
+)
+def test_interleaved_memory_of_large_arrays(views) -> None:
+    a, out = views(np.zeros(1 << 20, np.float32))
+    assert not np.shares_memory(a, out)
+    assert cukern.add(a, 1, out=out) is out
+    assert (out == 1).all()
+
+
 @pytest.mark.parametrize("strides", [(0, 8), (8, 8), (8, 0), (16, 8)], ids=str)
 def test_out_that_overlaps_itself(strides) -> None:
     out = np.lib.stride_tricks.as_strided(np.zeros(40), (3, 4), strides)

@@ -29,8 +29,9 @@ BlockPool::BlockPool(Runtime &runtime) noexcept : runtime_(runtime), enabled_(po
 
 Status BlockPool::acquire(std::size_t bytes, int device, Stream stream, void **out) noexcept {
     const std::size_t size = enabled_ ? size_class(bytes) : bytes;
+    const std::uint64_t id = runtime_.stream_id(stream);
     const std::lock_guard lock(mutex_);
-    if (const auto found = free_.find({device, stream, size}); found != free_.end() && !found->second.empty()) {
+    if (const auto found = free_.find({device, id, size}); found != free_.end() && !found->second.empty()) {
         *out = found->second.back();
         found->second.pop_back();
         cached_ -= static_cast<std::int64_t>(size);
@@ -55,9 +56,10 @@ Status BlockPool::acquire(std::size_t bytes, int device, Stream stream, void **o
 
 void BlockPool::release(void *data, std::size_t bytes, int device, Stream stream) noexcept {
     const std::size_t size = enabled_ ? size_class(bytes) : bytes;
+    const std::uint64_t id = runtime_.stream_id(stream);
     const std::lock_guard lock(mutex_);
     in_use_ -= static_cast<std::int64_t>(size);
-    if (enabled_ && keep({device, stream, size}, data)) return;
+    if (enabled_ && keep({device, id, size}, data)) return;
     runtime_.release_device(data);
 }
 

@@ -30,7 +30,7 @@ public:
     std::int64_t cached() noexcept;
 
 private:
-    using Key = std::tuple<int, Stream, std::size_t>;
+    using Key = std::tuple<int, std::uint64_t, std::size_t>;  // device, stream's id, size
 
     bool keep(const Key &key, void *data) noexcept;
     void empty_locked() noexcept;

@@ -2,7 +2,6 @@
 #include "cukern/cukern.h"
 
 #include <cstring>
-#include <limits>
 
 #include "cukern/backend.h"
 #include "cukern/operations.h"
@@ -11,12 +10,20 @@
 namespace cukern {
 namespace {
 
-constexpr auto kMostBytes = static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
+constexpr std::size_t kMostBytes = std::size_t{1} << 62;  // an address and so many bytes still fit in 64 bits
+
+template <typename T>
+Status check_pointer(const T *data, bool empty, const char *name) noexcept {
+    if (data == nullptr && !empty) return fail(CUKERN_INVALID_ARGUMENT, "%s is NULL", name);
+    if (reinterpret_cast<std::uintptr_t>(data) % sizeof(T) != 0)
+        return fail(CUKERN_INVALID_ARGUMENT, "%s is not aligned to its elements of %zu bytes", name, sizeof(T));
+    return CUKERN_OK;
+}
 
 template <typename T>
 Status vector_view(const T *data, std::size_t n, const char *name, TensorView *view) noexcept {
     if (n > kMostBytes / sizeof(T)) return fail(CUKERN_INVALID_ARGUMENT, "n is %zu: too many elements", n);
-    if (data == nullptr && n > 0) return fail(CUKERN_INVALID_ARGUMENT, "%s is NULL", name);
+    CUKERN_TRY(check_pointer(data, n == 0, name));
     view->data = const_cast<T *>(data);
     view->type = ElementTypeOf<T>::value;
     view->ndim = 1;
@@ -36,7 +43,7 @@ Status strided_view(const T *data, const std::int64_t *strides, const std::int64
     std::int64_t bytes = 0;
     if (!checked_bytes(shape, ndim, sizeof(T), &bytes))
         return fail(CUKERN_INVALID_ARGUMENT, "the shape of %s has a negative length or too many elements", name);
-    if (data == nullptr && bytes > 0) return fail(CUKERN_INVALID_ARGUMENT, "%s is NULL", name);
+    CUKERN_TRY(check_pointer(data, bytes == 0, name));
     view->data = const_cast<T *>(data);
     view->type = ElementTypeOf<T>::value;
     view->ndim = ndim;

@@ -75,7 +75,7 @@ Status choose(BackendInfo *info) noexcept {
     const bool forced = std::strcmp(wish, "cuda") == 0;
     if (!forced && std::strcmp(wish, "auto") != 0)
         return fail(CUKERN_NO_BACKEND, "CUKERN_BACKEND is '%.40s'; expected cuda, host or auto", wish);
-    char found[400] = {};
+    char found[1000] = {};
     const CudaProbe probe = probe_cuda(found, sizeof found);
     if (probe == CudaProbe::usable) {
         info->backend = Backend::cuda;

@@ -120,10 +120,12 @@ private:
         p.c = c.data;
         p.ldc = c.ld;
         bool cublas = call_.algorithm == MatmulAlgorithm::cublas;
-        if (call_.algorithm == MatmulAlgorithm::automatic)
-            cublas = prefers_cublas(call_) && open_cublas(nullptr) == CUKERN_OK;
-        return cublas ? context_.runtime.launch_cublas(p, device_, stream_)
-                      : context_.runtime.launch_matmul(p, stream_);
+        if (call_.algorithm == MatmulAlgorithm::automatic) cublas = prefers_cublas(call_) && find_cublas();
+        if (!cublas) return context_.runtime.launch_matmul(p, stream_);
+        const Status status = context_.runtime.launch_cublas(p, device_, stream_);
+        if (status != CUKERN_OUT_OF_MEMORY) return status;
+        context_.blocks.empty();  // the first product on a stream allocates a workspace
+        return context_.runtime.launch_cublas(p, device_, stream_);
     }
 
     Context &context_;

@@ -45,6 +45,7 @@ public:
     bool solve(std::int64_t target) noexcept {
         std::sort(terms_, terms_ + count_,
                   [](const Term &x, const Term &y) { return x.coefficient > y.coefficient; });
+        merge_equal();
         reach_[count_] = 0;
         divisor_[count_] = 0;
         for (int i = count_ - 1; i >= 0; --i) {
@@ -55,6 +56,19 @@ public:
     }
 
 private:
+    // Variables of one coefficient are one variable: both arrays have the same strides as a rule, and a choice
+    // for each would make as many steps as there are elements.
+    void merge_equal() noexcept {
+        int last = 0;
+        for (int i = 1; i < count_; ++i) {
+            if (terms_[i].coefficient == terms_[last].coefficient)
+                terms_[last].limit += terms_[i].limit;
+            else
+                terms_[++last] = terms_[i];
+        }
+        if (count_ > 0) count_ = last + 1;
+    }
+
     bool from(int at, std::int64_t target) noexcept {
         if (target < 0 || target > reach_[at]) return false;
         if (target == 0) return true;

@@ -5,6 +5,7 @@
 namespace cukern {
 
 using testing::Fault;
+using testing::Resource;
 
 namespace {
 
@@ -22,6 +23,20 @@ bool fails(Fault fault) noexcept {
     return counter.countdown.fetch_sub(1, std::memory_order_relaxed) == 1;
 }
 
+std::atomic<std::int64_t> g_held[testing::kNumResources];
+
+std::atomic<std::int64_t> &held_count(testing::Resource resource) noexcept {
+    return g_held[static_cast<int>(resource)];
+}
+
+// Counts a resource that was made, and one that is given back.
+Status made(testing::Resource resource, Status status) noexcept {
+    if (status == CUKERN_OK) held_count(resource).fetch_add(1, std::memory_order_relaxed);
+    return status;
+}
+
+void gone(testing::Resource resource) noexcept { held_count(resource).fetch_sub(1, std::memory_order_relaxed); }
+
 Status injected(const char *api) noexcept {
     return fail_cuda(CUKERN_CUDA_ERROR, 999, "cudaErrorUnknown", api, "injected by a test");
 }
@@ -36,17 +51,41 @@ std::int64_t testing::calls(Fault fault) noexcept {
     return g_faults[static_cast<int>(fault)].calls.load(std::memory_order_relaxed);
 }
 
+std::int64_t testing::held(Resource resource) noexcept {
+    return held_count(resource).load(std::memory_order_relaxed);
+}
+
+void Runtime::release_device(void *data) noexcept {
+    gone(Resource::memory);
+    do_release_device(data);
+}
+
+void Runtime::release_pinned(void *data) noexcept {
+    gone(Resource::memory);
+    do_release_pinned(data);
+}
+
+void Runtime::destroy_stream(Stream stream) noexcept {
+    gone(Resource::stream);
+    do_destroy_stream(stream);
+}
+
+void Runtime::destroy_event(Event event) noexcept {
+    gone(Resource::event);
+    do_destroy_event(event);
+}
+
 Status Runtime::allocate_device(std::size_t bytes, void **out) noexcept {
     if (fails(Fault::allocate))
         return fail_cuda(CUKERN_OUT_OF_MEMORY, 2, "cudaErrorMemoryAllocation", "cudaMalloc", "injected by a test");
-    return do_allocate_device(bytes, out);
+    return made(Resource::memory, do_allocate_device(bytes, out));
 }
 
 Status Runtime::allocate_pinned(std::size_t bytes, void **out) noexcept {
     if (fails(Fault::allocate))
         return fail_cuda(CUKERN_OUT_OF_MEMORY, 2, "cudaErrorMemoryAllocation", "cudaHostAlloc",
                          "injected by a test");
-    return do_allocate_pinned(bytes, out);
+    return made(Resource::memory, do_allocate_pinned(bytes, out));
 }
 
 Status Runtime::copy(void *destination, const void *source, std::size_t bytes, Stream stream) noexcept {
@@ -54,7 +93,8 @@ Status Runtime::copy(void *destination, const void *source, std::size_t bytes, S
 }
 
 Status Runtime::create_stream(Stream *out) noexcept {
-    return fails(Fault::stream) ? injected("cudaStreamCreateWithFlags") : do_create_stream(out);
+    return fails(Fault::stream) ? injected("cudaStreamCreateWithFlags")
+                                : made(Resource::stream, do_create_stream(out));
 }
 
 Status Runtime::synchronize(Stream stream) noexcept {
@@ -62,7 +102,8 @@ Status Runtime::synchronize(Stream stream) noexcept {
 }
 
 Status Runtime::create_event(Event *out) noexcept {
-    return fails(Fault::event) ? injected("cudaEventCreateWithFlags") : do_create_event(out);
+    return fails(Fault::event) ? injected("cudaEventCreateWithFlags")
+                               : made(Resource::event, do_create_event(out));
 }
 
 Status Runtime::record(Event event, Stream stream) noexcept {

@@ -33,18 +33,21 @@ public:
     // On the current device. A release cannot usefully fail and returns nothing.
     Status allocate_device(std::size_t bytes, void **out) noexcept;
     Status allocate_pinned(std::size_t bytes, void **out) noexcept;
-    virtual void release_device(void *data) noexcept = 0;
-    virtual void release_pinned(void *data) noexcept = 0;
+    void release_device(void *data) noexcept;
+    void release_pinned(void *data) noexcept;
     virtual std::size_t free_memory() noexcept = 0;  // of the current device; 0 when unknown
 
     Status copy(void *destination, const void *source, std::size_t bytes, Stream stream) noexcept;
 
     Status create_stream(Stream *out) noexcept;
-    virtual void destroy_stream(Stream stream) noexcept = 0;
+    void destroy_stream(Stream stream) noexcept;
     Status synchronize(Stream stream) noexcept;
+    // Tells streams apart: a handle is used again after its stream is gone, and the per-thread default stream is
+    // one handle for many streams.
+    virtual std::uint64_t stream_id(Stream stream) noexcept = 0;
 
     Status create_event(Event *out) noexcept;
-    virtual void destroy_event(Event event) noexcept = 0;
+    void destroy_event(Event event) noexcept;
     Status record(Event event, Stream stream) noexcept;
     Status synchronize_event(Event event) noexcept;
 
@@ -57,6 +60,10 @@ protected:
     Runtime() = default;
     virtual Status do_allocate_device(std::size_t bytes, void **out) noexcept = 0;
     virtual Status do_allocate_pinned(std::size_t bytes, void **out) noexcept = 0;
+    virtual void do_release_device(void *data) noexcept = 0;
+    virtual void do_release_pinned(void *data) noexcept = 0;
+    virtual void do_destroy_stream(Stream stream) noexcept = 0;
+    virtual void do_destroy_event(Event event) noexcept = 0;
     virtual Status do_copy(void *destination, const void *source, std::size_t bytes, Stream stream) noexcept = 0;
     virtual Status do_create_stream(Stream *out) noexcept = 0;
     virtual Status do_synchronize(Stream stream) noexcept = 0;

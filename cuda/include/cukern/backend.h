@@ -13,8 +13,8 @@ constexpr const char *name_of(Backend backend) { return backend == Backend::cuda
 
 struct BackendInfo {
     Backend backend = Backend::host;
-    char reason[512] = {};   // why this one
-    char warning[512] = {};  // set when `auto` fell back although a driver is there
+    char reason[1024] = {};   // why this one
+    char warning[1152] = {};  // set when `auto` fell back although a driver is there
 };
 
 // Chooses the back-end on first use, from CUKERN_BACKEND; the choice lasts for the process.

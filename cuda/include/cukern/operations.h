@@ -44,6 +44,9 @@ bool prefers_cublas(const MatmulCall &call) noexcept;
 // Opens cuBLAS from a path, or by its usual names where path is null. Only the first success counts.
 Status open_cublas(const char *path) noexcept;
 
+// The same by the usual names, without a record of failure: whether cuBLAS is there.
+bool find_cublas() noexcept;
+
 // Adds a search made elsewhere, in vain, to what the message of a missing cuBLAS lists.
 void note_cublas_search(const char *who, const char *why) noexcept;
 

@@ -18,6 +18,11 @@ void inject_fault(Fault fault, int n) noexcept;
 // Calls of this kind since the process started.
 std::int64_t calls(Fault fault) noexcept;
 
+// What is held of the back-ends: blocks of device and pinned memory, streams, events.
+enum class Resource : int { memory, stream, event };
+constexpr int kNumResources = 3;
+std::int64_t held(Resource resource) noexcept;
+
 enum class StagingMode : int {
     automatic,  // what a user gets
     copy,       // through pinned slots and device blocks, on the host back-end too

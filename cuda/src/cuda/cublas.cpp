@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "cuda/check.h"
@@ -41,17 +42,25 @@ struct Library {
 // Hopper's kernels ask for 32 MiB; cuBLAS's own default is the same.
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
+// What is kept for a stream.
+struct StreamHandle {
+    Handle handle = nullptr;
+    void *workspace = nullptr;
+};
+
 struct State {
     std::mutex mutex;
     Library library{};
     std::atomic<bool> open{false};
     CublasInfo info;
-    bool names_tried = false;                          // once is enough: a search of the loader's paths is slow
-    std::map<std::pair<int, Stream>, Handle> handles;  // never destroyed: the library goes before we could
+    std::atomic<bool> names_tried{false};  // once is enough: a search of the loader's paths is slow
+    std::map<std::pair<int, std::uint64_t>, StreamHandle>
+        handles;  // never destroyed: the library goes before we could
 };
 
 State &state() noexcept {
-    static auto *const instance = new State;
+    alignas(State) static unsigned char memory[sizeof(State)];
+    static auto *const instance = new (memory) State;  // never destroyed
     return *instance;
 }
 
@@ -108,33 +117,30 @@ bool try_open(State &s, const char *name) noexcept {
 }
 
 Status cublas_failed(const Library &library, CublasStatus status, const char *api) noexcept {
+    // Behind cuBLAS's own code there may be CUDA's, which says more.
+    if (const cudaError_t error = cudaPeekAtLastError(); error != cudaSuccess)
+        return cuda::record_failure(error, api);
     constexpr CublasStatus kAllocationFailed = 3;
     return fail_cuda(status == kAllocationFailed ? CUKERN_OUT_OF_MEMORY : CUKERN_CUDA_ERROR, status,
                      library.status_name(status), api, library.status_text(status));
 }
 
-Status make_handle(const Library &library, Stream stream, Handle *out) noexcept {
-    Handle handle = nullptr;
-    if (const CublasStatus status = library.create(&handle); status != kSuccess)
+void destroy(Runtime &runtime, const Library &library, StreamHandle &own) noexcept {
+    if (own.handle != nullptr) library.destroy(own.handle);
+    if (own.workspace != nullptr) runtime.release_device(own.workspace);
+    own = {};
+}
+
+Status prepare(Runtime &runtime, const Library &library, Stream stream, StreamHandle *own) noexcept {
+    if (const CublasStatus status = library.create(&own->handle); status != kSuccess)
         return cublas_failed(library, status, "cublasCreate");
-    void *workspace = nullptr;
-    Status status = cuda::check(cudaMalloc(&workspace, kWorkspaceBytes), "cudaMalloc");
-    const char *api = "cublasSetStream";
-    CublasStatus set = kSuccess;
-    if (status == CUKERN_OK) {
-        set = library.set_stream(handle, static_cast<cudaStream_t>(stream));
-        if (set == kSuccess) {
-            api = "cublasSetWorkspace";
-            set = library.set_workspace(handle, workspace, kWorkspaceBytes);
-        }
-        if (set != kSuccess) status = cublas_failed(library, set, api);
-    }
-    if (status != CUKERN_OK) {
-        library.destroy(handle);
-        cudaFree(workspace);
-        return status;
-    }
-    *out = handle;
+    CUKERN_TRY(runtime.allocate_device(kWorkspaceBytes, &own->workspace));
+    if (const CublasStatus status = library.set_stream(own->handle, static_cast<cudaStream_t>(stream));
+        status != kSuccess)
+        return cublas_failed(library, status, "cublasSetStream");
+    if (const CublasStatus status = library.set_workspace(own->handle, own->workspace, kWorkspaceBytes);
+        status != kSuccess)
+        return cublas_failed(library, status, "cublasSetWorkspace");
     return CUKERN_OK;
 }
 
@@ -150,18 +156,27 @@ CublasStatus gemm(Gemm<T> function, Handle handle, const MatmulLaunch &p) noexce
 
 }  // namespace
 
+bool find_cublas() noexcept {
+    State &s = state();
+    if (s.open.load(std::memory_order_acquire)) return true;
+    if (s.names_tried.load(std::memory_order_acquire)) return false;
+    const std::lock_guard lock(s.mutex);
+    for (const char *name : {"libcublas.so.13", "libcublas.so.12"})
+        if (s.info.open || s.names_tried.load(std::memory_order_relaxed) || try_open(s, name)) break;
+    s.names_tried.store(true, std::memory_order_release);
+    return s.info.open;
+}
+
 Status open_cublas(const char *path) noexcept {
     State &s = state();
-    if (s.open.load(std::memory_order_acquire)) return CUKERN_OK;
-    const std::lock_guard lock(s.mutex);
-    if (s.info.open) return CUKERN_OK;
-    if (path != nullptr && try_open(s, path)) return CUKERN_OK;
-    if (path == nullptr && !s.names_tried) {
-        s.names_tried = true;
-        for (const char *name : {"libcublas.so.13", "libcublas.so.12"})
-            if (try_open(s, name)) return CUKERN_OK;
+    if (path == nullptr) {
+        if (find_cublas()) return CUKERN_OK;
+    } else {
+        const std::lock_guard lock(s.mutex);
+        if (s.info.open || try_open(s, path)) return CUKERN_OK;
     }
-    return fail(CUKERN_LIBRARY_NOT_FOUND, "cuBLAS could not be opened; tried %s", s.info.tried);
+    const CublasInfo info = cublas_info();
+    return fail(CUKERN_LIBRARY_NOT_FOUND, "cuBLAS could not be opened; tried %s", info.tried);
 }
 
 void note_cublas_search(const char *who, const char *why) noexcept {
@@ -176,23 +191,43 @@ CublasInfo cublas_info() noexcept {
     return s.info;
 }
 
-Status cuda::cublas_gemm(const MatmulLaunch &launch, int device, Stream stream) noexcept {
+Status cuda::cublas_gemm(Runtime &runtime, const MatmulLaunch &launch, int device, Stream stream) noexcept {
     State &s = state();
     if (!s.open.load(std::memory_order_acquire)) return fail(CUKERN_INTERNAL, "cuBLAS is not open");
     // The handle's workspace belongs to its stream; cuBLAS itself allows one call at a time on a handle.
     const std::lock_guard lock(s.mutex);
-    Handle *handle = nullptr;
+    StreamHandle *own = nullptr;
     try {
-        handle = &s.handles[{device, stream}];
+        own = &s.handles[{device, runtime.stream_id(stream)}];
     } catch (...) {
         return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
     }
-    if (*handle == nullptr) CUKERN_TRY(make_handle(s.library, stream, handle));
+    if (own->handle == nullptr) {
+        if (const Status status = prepare(runtime, s.library, stream, own); status != CUKERN_OK) {
+            destroy(runtime, s.library, *own);
+            return status;
+        }
+    }
     const bool single = launch.type == ElementType::float32;
-    const CublasStatus status =
-        single ? gemm<float>(s.library.sgemm, *handle, launch) : gemm<double>(s.library.dgemm, *handle, launch);
+    const CublasStatus status = single ? gemm<float>(s.library.sgemm, own->handle, launch)
+                                       : gemm<double>(s.library.dgemm, own->handle, launch);
     return status == kSuccess ? CUKERN_OK
                               : cublas_failed(s.library, status, single ? "cublasSgemm" : "cublasDgemm");
+}
+
+void cuda::cublas_forget(Runtime &runtime, Stream stream) noexcept {
+    State &s = state();
+    if (!s.open.load(std::memory_order_acquire)) return;
+    const std::uint64_t id = runtime.stream_id(stream);
+    const std::lock_guard lock(s.mutex);
+    for (auto entry = s.handles.begin(); entry != s.handles.end();) {
+        if (entry->first.second != id) {
+            ++entry;
+            continue;
+        }
+        destroy(runtime, s.library, entry->second);
+        entry = s.handles.erase(entry);
+    }
 }
 
 }  // namespace cukern

@@ -7,6 +7,9 @@
 
 namespace cukern::cuda {
 
+// Loads the module of a kernel that does nothing; fails where the device has no code in this build.
+cudaError_t probe_kernels() noexcept;
+
 // One translation unit an element type, so that the build runs in parallel.
 template <typename T>
 cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;

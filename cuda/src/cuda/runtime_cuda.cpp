@@ -54,10 +54,11 @@ public:
     Status current_device(int *device) noexcept override { return check(cudaGetDevice(device), "cudaGetDevice"); }
     Status set_device(int device) noexcept override { return check(cudaSetDevice(device), "cudaSetDevice"); }
 
-    void release_device(void *data) noexcept override { quiet(cudaFree(data)); }
-    void release_pinned(void *data) noexcept override { quiet(cudaFreeHost(data)); }
-    void destroy_stream(Stream stream) noexcept override { quiet(cudaStreamDestroy(native(stream))); }
-    void destroy_event(Event event) noexcept override { quiet(cudaEventDestroy(native_event(event))); }
+    std::uint64_t stream_id(Stream stream) noexcept override {
+        unsigned long long id = 0;
+        quiet(cudaStreamGetId(native(stream), &id));
+        return id;
+    }
 
     std::size_t free_memory() noexcept override {
         std::size_t free = 0;
@@ -67,6 +68,14 @@ public:
     }
 
 protected:
+    void do_release_device(void *data) noexcept override { quiet(cudaFree(data)); }
+    void do_release_pinned(void *data) noexcept override { quiet(cudaFreeHost(data)); }
+    void do_destroy_stream(Stream stream) noexcept override {
+        cuda::cublas_forget(*this, stream);
+        quiet(cudaStreamDestroy(native(stream)));
+    }
+    void do_destroy_event(Event event) noexcept override { quiet(cudaEventDestroy(native_event(event))); }
+
     Status do_allocate_device(std::size_t bytes, void **out) noexcept override {
         return check(cudaMalloc(out, bytes), "cudaMalloc");
     }
@@ -129,7 +138,7 @@ protected:
     }
 
     Status do_launch_cublas(const MatmulLaunch &launch, int device, Stream stream) noexcept override {
-        return cuda::cublas_gemm(launch, device, stream);
+        return cuda::cublas_gemm(*this, launch, device, stream);
     }
 
 private:
@@ -150,6 +159,26 @@ bool driver_library_present() noexcept {
 
 }  // namespace
 
+// The device answers; can it run what was built?
+static CudaProbe probe_device(char *reason, std::size_t size) noexcept {
+    const cudaError_t error = cuda::probe_kernels();
+    cudaGetLastError();
+    if (error == cudaSuccess) return CudaProbe::usable;
+    int device = 0;
+    cudaDeviceProp properties{};
+    if (cudaGetDevice(&device) != cudaSuccess || cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
+        cudaGetLastError();
+        properties = {};
+    }
+    std::snprintf(
+        reason, size,
+        "device %d (%s, compute capability %d.%d) cannot run cukern's kernels: %s (%d): %s; a build with "
+        "CUKERN_CUDA_ARCHS=%d%d has them, if the CUDA toolkit supports it",
+        device, properties.name, properties.major, properties.minor, cudaGetErrorName(error),
+        static_cast<int>(error), cudaGetErrorString(error), properties.major, properties.minor);
+    return CudaProbe::broken;
+}
+
 CudaProbe probe_cuda(char *reason, std::size_t size) noexcept {
     if (!driver_library_present()) {
         std::snprintf(reason, size, "no NVIDIA driver is installed (libcuda.so.1 was not found)");
@@ -158,7 +187,7 @@ CudaProbe probe_cuda(char *reason, std::size_t size) noexcept {
     int devices = 0;
     const cudaError_t error = cudaGetDeviceCount(&devices);
     cudaGetLastError();
-    if (error == cudaSuccess && devices > 0) return CudaProbe::usable;
+    if (error == cudaSuccess && devices > 0) return probe_device(reason, size);
     if (error == cudaSuccess || error == cudaErrorNoDevice) {
         std::snprintf(reason, size, "the NVIDIA driver finds no device (is CUDA_VISIBLE_DEVICES empty?)");
         return CudaProbe::no_device;
@@ -171,14 +200,17 @@ CudaProbe probe_cuda(char *reason, std::size_t size) noexcept {
                       "CUKERN_BACKEND=host to use the CPU without this warning",
                       driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
     else
-        std::snprintf(reason, size, "cudaGetDeviceCount failed: %s (%d): %s", cudaGetErrorName(error),
-                      static_cast<int>(error), cudaGetErrorString(error));
+        std::snprintf(
+            reason, size,
+            "cudaGetDeviceCount failed: %s (%d): %s (if this process was forked after its parent had used "
+            "the GPU, start it with multiprocessing's 'spawn' instead)",
+            cudaGetErrorName(error), static_cast<int>(error), cudaGetErrorString(error));
     return CudaProbe::broken;
 }
 
 Status make_cuda_runtime(Runtime **out) noexcept {
     *out = nullptr;
-    char reason[400] = {};
+    char reason[1000] = {};
     if (probe_cuda(reason, sizeof reason) != CudaProbe::usable) return fail(CUKERN_NO_BACKEND, "%s", reason);
     int devices = 0;
     CUKERN_TRY(check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount"));

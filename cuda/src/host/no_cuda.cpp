@@ -22,6 +22,8 @@ Status open_cublas(const char *) noexcept {
     return fail(CUKERN_NOT_SUPPORTED, "this build of cukern has the host back-end only: it does not use cuBLAS");
 }
 
+bool find_cublas() noexcept { return false; }
+
 void note_cublas_search(const char *, const char *) noexcept {}
 
 CublasInfo cublas_info() noexcept { return {}; }

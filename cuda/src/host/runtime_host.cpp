@@ -42,13 +42,15 @@ public:
         return CUKERN_OK;
     }
 
-    void release_device(void *data) noexcept override { std::free(data); }
-    void release_pinned(void *data) noexcept override { std::free(data); }
     std::size_t free_memory() noexcept override { return 0; }
-    void destroy_stream(Stream stream) noexcept override { std::free(stream); }
-    void destroy_event(Event event) noexcept override { std::free(event); }
+    std::uint64_t stream_id(Stream stream) noexcept override { return reinterpret_cast<std::uintptr_t>(stream); }
 
 protected:
+    void do_release_device(void *data) noexcept override { std::free(data); }
+    void do_release_pinned(void *data) noexcept override { std::free(data); }
+    void do_destroy_stream(Stream stream) noexcept override { std::free(stream); }
+    void do_destroy_event(Event event) noexcept override { std::free(event); }
+
     Status do_allocate_device(std::size_t bytes, void **out) noexcept override { return allocate(bytes, out); }
     Status do_allocate_pinned(std::size_t bytes, void **out) noexcept override { return allocate(bytes, out); }
 

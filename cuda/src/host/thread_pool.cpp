@@ -5,15 +5,18 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
-#include <deque>
 #include <new>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace cukern {
 namespace {
+
+constexpr std::chrono::microseconds kLinger{100};
 
 // One parallel_for, on its caller's stack. Workers hold it only between `enter` and `leave`.
 struct Job {
@@ -22,7 +25,8 @@ struct Job {
     std::int64_t n;
     std::int64_t step;
     std::atomic<std::int64_t> next{0};
-    int workers = 0;  // guarded by the pool's mutex
+    int workers = 0;      // guarded by the pool's mutex, as is the link
+    Job *link = nullptr;  // to the job that was posted before
 
     void run() noexcept {
         for (;;) {
@@ -41,12 +45,15 @@ public:
         {
             const std::lock_guard lock(mutex_);
             start(helpers);
-            jobs_.push_back(&job);
+            job.link = std::exchange(jobs_, &job);
+            posted_.fetch_add(1, std::memory_order_release);
         }
-        wake_.notify_all();
+        for (int i = std::min(helpers, threads_ - 1); i > 0; --i) wake_.notify_one();
         job.run();
         std::unique_lock lock(mutex_);
-        jobs_.erase(std::find(jobs_.begin(), jobs_.end(), &job));
+        Job **place = &jobs_;
+        while (*place != &job) place = &(*place)->link;
+        *place = job.link;
         done_.wait(lock, [&] { return job.workers == 0; });
     }
 
@@ -73,11 +80,29 @@ private:
             job->run();
             lock.lock();
             if (--job->workers == 0) done_.notify_all();
+            const std::int64_t seen = posted_.load(std::memory_order_relaxed);
+            lock.unlock();
+            linger(seen);
+            lock.lock();
         }
     }
 
+    // A transfer posts a job a chunk: a thread that is still awake takes the next one at once, where waking it
+    // costs as much as the work.
+    void linger(std::int64_t seen) const noexcept {
+        const auto end = std::chrono::steady_clock::now() + kLinger;
+        while (posted_.load(std::memory_order_acquire) == seen && std::chrono::steady_clock::now() < end)
+            for (int i = 0; i < 32; ++i) pause();
+    }
+
+    static void pause() noexcept {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+
     Job *open_job() noexcept {
-        for (Job *job : jobs_)
+        for (Job *job = jobs_; job != nullptr; job = job->link)
             if (job->next.load(std::memory_order_relaxed) < job->n) return job;
         return nullptr;
     }
@@ -98,8 +123,9 @@ private:
     std::mutex mutex_;
     std::condition_variable wake_;
     std::condition_variable done_;
-    std::deque<Job *> jobs_;
+    Job *jobs_ = nullptr;
     int started_ = 0;
+    std::atomic<std::int64_t> posted_{0};  // jobs so far
 };
 
 std::atomic<ThreadPool *> g_pool{nullptr};
