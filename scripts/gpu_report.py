@@ -54,7 +54,7 @@ KERNEL_TESTS = [
     "test_matmul.py::test_large_transposed",
     "test_matmul.py::test_layouts[cuda-float64-matmul_tiled]",
 ]
-FINDING = r"========= (Invalid|Program hit|Error|Warning|Uninitialized|Race|Barrier|Potential|Missing)"
+FINDING = r"^========= (?:Invalid|Program hit|Error: |Warning: |Uninitialized|Race|Barrier|Potential).*"
 KERNEL_TEMPLATES = ["contiguous_kernel", "strided_kernel", "matmul_tiled_kernel"]
 
 
@@ -97,6 +97,11 @@ def counts(text: str) -> dict[str, int]:
     return found
 
 
+def failures(text: str) -> list[str]:
+    """Return the names of the tests that failed."""
+    return re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", text, re.MULTILINE)
+
+
 def machine() -> dict[str, Any]:
     """Return what a part ran on."""
     from cukern import _cukern
@@ -130,53 +135,56 @@ def nvidia_driver() -> str:
 
 def run_suite() -> dict[str, Any]:
     status, text = run(pytest("tests"), environment())
-    failures = re.findall(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE)
     skips = re.findall(r"^SKIPPED (\[\d+\] .*)$", text, re.MULTILINE)
-    return {"status": status, "counts": counts(text), "failures": failures, "skips": skips}
+    return {"status": status, "counts": counts(text), "failures": failures(text), "skips": skips}
 
 
 def findings(log: str) -> tuple[list[str], list[str]]:
     """Return the findings of a sanitizer's log: in cukern's kernels and calls, and in other libraries'."""
     ours, others = [], []
     for block in re.split(r"\n=========\s*\n", log):
-        first = next((line for line in block.splitlines() if re.match(r"========= [A-Z]", line)), "")
-        if not re.search(
-            r"========= (Invalid|Program hit|Error|Warning|Uninitialized|Race|Barrier|Potential|Missing)", block
-        ):
+        found = re.search(FINDING, block, re.MULTILINE)
+        if found is None:
             continue
-        summary = first.removeprefix("========= ")
-        where = re.search(r"at (.*)", block)
-        text = summary + (f", {where[0][:160]}" if where and where[0] not in summary else "")
+        text = found[0].removeprefix("========= ")
+        where = re.search(r"    (at .*)", block)
+        if where is not None:
+            text += f", {where[1][:160]}"
         (ours if "cukern" in block else others).append(text)
     return ours, others
 
 
-def run_sanitizer(tool: str) -> dict[str, Any]:
-    whole = tool == "memcheck"
-    left_out = "not provokes_cuda_error and not build"
-    chosen = ["tests", "-m", left_out] if whole else [f"tests/{test}" for test in KERNEL_TESTS] + ["-k", "cuda"]
+def sanitize(tool: str, command: list[str]) -> dict[str, Any]:
+    """Run a command under a tool of compute-sanitizer; return what it reported."""
     env = environment(CUKERN_POOL="0", CUKERN_TEST_SMALL="1", CUKERN_TEST_SANITIZED="1")
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         options = ["--tool", tool, "--log-file", f"{log}.%p", "--print-limit", "1000", "--error-exitcode", "0"]
-        command = ["compute-sanitizer", *options, *pytest(*chosen)]
-        status, text = run(command, env)
-        logs = [path.read_text(errors="replace") for path in sorted(Path(folder).glob("log.*"))]
-    ours, others = [], []
-    for content in logs:
-        own, foreign = findings(content)
-        ours += own
-        others += foreign
-    summaries = [int(number) for number in re.findall(r"ERROR SUMMARY: (\d+) error", "\n".join(logs))]
-    hazards = [int(number) for number in re.findall(r"RACECHECK SUMMARY: (\d+) hazard", "\n".join(logs))]
-    result = {
+        status, text = run(["compute-sanitizer", *options, *command], env)
+        content = "\n".join(path.read_text(errors="replace") for path in sorted(Path(folder).glob("log.*")))
+    ours, others = findings(content)
+    summaries = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)", content)
+    return {
         "status": status,
-        "counts": counts(text),
-        "failures": re.findall(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE),
+        "text": text,
         "findings": ours,
         "findings_elsewhere": others,
-        "reported_errors": sum(summaries) + sum(hazards),
-        "processes": len(logs),
+        "reported_errors": sum(map(int, summaries)),
+        "summaries": len(summaries),
+    }
+
+
+def run_sanitizer(tool: str) -> dict[str, Any]:
+    planted = sanitize(tool, [sys.executable, "scripts/planted_defects.py", tool])
+    whole = tool == "memcheck"
+    left_out = "not provokes_cuda_error and not build"
+    chosen = ["tests", "-m", left_out] if whole else [f"tests/{test}" for test in KERNEL_TESTS] + ["-k", "cuda"]
+    result = sanitize(tool, pytest(*chosen))
+    text = result.pop("text")
+    result |= {
+        "counts": counts(text),
+        "failures": failures(text),
+        "planted_defect_found": bool(planted["findings"] or planted["findings_elsewhere"]),
     }
     if whole:
         _, names = run(pytest("tests", "-m", "provokes_cuda_error", "--collect-only"), environment())
@@ -215,8 +223,12 @@ def passed(part: str, content: dict[str, Any]) -> bool:
     """Whether a part found nothing wrong."""
     result = content["result"]
     tests = result.get("counts", {"failed": 0, "error": 0, "passed": 1})
-    unclean = result.get("findings") or (
-        part in TOOLS and result["reported_errors"] > len(result["findings_elsewhere"])
+    # Each error that a tool counts must be a finding that the report lists.
+    unclean = part in TOOLS and (
+        result["findings"]
+        or result["reported_errors"] > len(result["findings_elsewhere"])
+        or not result["summaries"]
+        or not result["planted_defect_found"]
     )
     return not (result["status"] or tests["failed"] or tests["error"] or not tests["passed"] or unclean)
 
@@ -232,7 +244,8 @@ def describe(part: str, content: dict[str, Any]) -> list[str]:
     lines += [f"- skipped: {text}" for text in result.get("skips", [])]
     if part in TOOLS:
         number = len(result["findings"])
-        lines.append(f"Findings in cukern's kernels and calls: {number or 'none'}. Processes: {result['processes']}.")
+        planted = "found" if result["planted_defect_found"] else "**not found**"
+        lines.append(f"Findings in cukern's kernels and calls: {number or 'none'}. A planted defect: {planted}.")
         lines += [f"- {text}" for text in result["findings"][:50]]
         elsewhere = result["findings_elsewhere"]
         lines.append(f"Findings in other libraries: {len(elsewhere) or 'none'}.")

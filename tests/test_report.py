@@ -1,0 +1,86 @@
+"""How the GPU report reads what pytest and compute-sanitizer print."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.build  # it is of the source tree
+
+MEMCHECK = """========= COMPUTE-SANITIZER
+========= Invalid __global__ write of size 4 bytes
+=========     at void cukern::cuda::contiguous_kernel<(cukern::Op)0, float, 2>(T2 *)+0x90
+=========     by thread (0,0,0) in block (0,0,0)
+=========     Address 0x7f0000000000 is out of bounds
+=========
+========= Program hit cudaErrorInvalidDevice (error 101) due to "invalid device" on CUDA API call to cudaSetDevice.
+=========     Saved host backtrace up to driver entry point at error
+=========         Host Frame: in libother.so
+=========
+========= ERROR SUMMARY: 2 errors
+"""
+RACECHECK = """========= COMPUTE-SANITIZER
+========= Error: Race reported between Write access at planted+0x50 and Read access at planted+0x90 [64 hazards]
+=========
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+
+
+@pytest.fixture
+def report(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    monkeypatch.setattr(sys, "path", [str(ROOT / "scripts"), *sys.path])
+    module = importlib.import_module("gpu_report")
+    monkeypatch.setattr(module, "RESULTS", tmp_path)
+    return module
+
+
+def test_findings_are_told_apart(report: ModuleType) -> None:
+    ours, others = report.findings(MEMCHECK)
+    assert len(ours) == len(others) == 1
+    assert ours[0].startswith("Invalid __global__ write of size 4 bytes")
+    assert others[0].startswith("Program hit cudaErrorInvalidDevice")
+    assert len(report.findings(RACECHECK)[1]) == 1
+    assert report.findings("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n") == ([], [])
+
+
+def test_counts(report: ModuleType) -> None:
+    text = "FAILED tests/a.py::b[c d] - assert\nERROR tests/e.py\n"
+    text += "2 failed, 7 passed, 1 skipped, 3 deselected, 1 error in 2s\n"
+    assert report.counts(text) == {"passed": 7, "failed": 2, "skipped": 1, "error": 1, "deselected": 3}
+    assert report.failures(text) == ["tests/a.py::b[c d]", "tests/e.py"]
+
+
+def test_verdicts(report: ModuleType) -> None:
+    clean = {
+        "status": 0,
+        "counts": {"passed": 5, "failed": 0, "error": 0},
+        "findings": [],
+        "findings_elsewhere": ["theirs"],
+        "reported_errors": 1,
+        "summaries": 1,
+        "planted_defect_found": True,
+    }
+    assert report.passed("memcheck", {"result": clean})
+    for change in (
+        {"status": 1},
+        {"counts": {"passed": 0, "failed": 0, "error": 0}},
+        {"counts": {"passed": 5, "failed": 1, "error": 0}},
+        {"findings": ["ours"]},
+        {"reported_errors": 2},
+        {"summaries": 0},
+        {"planted_defect_found": False},
+    ):
+        assert not report.passed("memcheck", {"result": {**clean, **change}}), change
+
+
+def test_parts_of_other_sources_never_mix(report: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "suite.json").write_text(json.dumps({"sources": "older", "result": {}}))
+    assert report.stored("suite", "newer") is None
+    assert report.stored("suite", "older") is not None
+    assert report.stored("memcheck", "older") is None
