@@ -250,6 +250,8 @@ def describe(part: str, content: dict[str, Any]) -> list[str]:
         elsewhere = result["findings_elsewhere"]
         lines.append(f"Findings in other libraries: {len(elsewhere) or 'none'}.")
         lines += [f"- {text}" for text in sorted(set(elsewhere))[:50]]
+    if part == "memcheck":
+        lines.append("Left out: tests that build from source (marked `build`); the suite above has run them.")
     if "run_without" in result:
         lines.append("Run without the tool, since an error of CUDA is their subject:")
         lines += [f"- `{name}`" for name in result["run_without"]]
