@@ -25,7 +25,7 @@ PyRef cublas_path() noexcept {
     if (!found) return {};
     const PyRef path = PyRef::steal(PyObject_GetAttrString(found.get(), "abs_path"));
     PyObject *bytes = nullptr;
-    if (!path || PyUnicode_FSConverter(path.get(), static_cast<void *>(&bytes)) == 0) return {};
+    if (!path || PyUnicode_FSConverter(path.get(), reinterpret_cast<void *>(&bytes)) == 0) return {};
     return PyRef::steal(bytes);
 }
 

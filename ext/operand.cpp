@@ -35,6 +35,13 @@ bool refuse_byte_order(Operand::Place place) noexcept {
     return false;
 }
 
+// numpy.ma's arrays, and those of others that tell by a mask of their type.
+bool is_masked(PyObject *object) noexcept {
+    const PyRef mask = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject *>(Py_TYPE(object)), "mask"));
+    if (!mask) PyErr_Clear();
+    return static_cast<bool>(mask);
+}
+
 bool is_numpy_scalar(PyObject *object) noexcept { return PyArray_IsScalar(object, Generic); }
 
 template <typename T>
@@ -117,6 +124,8 @@ bool Operand::read_out(Place place, PyObject *object) noexcept {
 }
 
 bool Operand::read_array(Place place, PyArrayObject *array) noexcept {
+    if (!PyArray_CheckExact(object_) && is_masked(object_))
+        return refuse_object(place, object_, "its mask would be lost; pass x.filled(value) or x.data");
     PyArray_Descr *descr = PyArray_DESCR(array);
     if (!element_type_of(PyArray_TYPE(array), &view_.type))
         return refuse_element_type(place, reinterpret_cast<PyObject *>(descr), "");

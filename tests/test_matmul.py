@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from arrays import assert_same, layouts, random_array
-from conftest import SMALL
+from conftest import SMALL, STAGED
 from oracles import ELEMENT_TYPES, product_bound, wider
 
 import cukern
+from cukern import _cukern
 
 FLOATS = [dtype for dtype in ELEMENT_TYPES if dtype.kind == "f"]
 FUNCTIONS = ["matmul", "matmul_tiled", "matmul_cublas"]
@@ -161,6 +162,24 @@ def test_large_transposed(function: str, rng: np.random.Generator) -> None:
     check(getattr(cukern, function)(a.T, a), a.T, a)
     part, reversed_columns = a.T[:, 1:], b[3:, ::-1]  # a leading dimension, and a view that needs packing
     check(getattr(cukern, function)(part, reversed_columns), part, reversed_columns)
+
+
+@pytest.mark.parametrize("backend", STAGED, indirect=True)
+def test_transposed_operands_are_not_packed(rng: np.random.Generator) -> None:
+    a, b = operand(rng, (40, 30), np.dtype(np.float32)), operand(rng, (30, 50), np.dtype(np.float32))
+
+    def launches(x: np.ndarray, y: np.ndarray, **options) -> int:
+        before = _cukern._fault_calls("launch")
+        check(cukern.matmul_tiled(x, y, **options).astype(np.float32), x, y)
+        return _cukern._fault_calls("launch") - before
+
+    assert launches(a, b) == 1
+    assert launches(b.T, a.T) == 1
+    assert launches(a, np.asfortranarray(b)) == 1
+    assert launches(a[0], b[:, 0]) == 1
+    assert launches(a, b, out=np.empty((50, 40), np.float32).T) == 1
+    assert launches(a[::-1], b) == 2
+    assert launches(a[:, ::-1], b[:, ::-1], out=np.empty((40, 50), np.float64)) == 4
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -112,6 +112,7 @@ def test_untyped_bytes_get_advice(untyped) -> None:
         (np.int8(3), "a has element type int8; supported"),
         (np.datetime64("2020-01-01"), "a has element type datetime64"),
         (array.array("h", [1]), "a has element type 'h'; supported"),
+        (np.ma.ones(3), "a is of type MaskedArray; its mask would be lost; pass x.filled"),
         (np.ones(3, ">f4"), "a is byte-swapped; convert it to native byte order"),
         (memoryview(np.ones(3, ">f8")), "a is byte-swapped"),
     ],
