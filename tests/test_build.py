@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -177,8 +176,7 @@ def test_only_what_changed_is_rebuilt(tree: Path) -> None:
 def test_a_wheel_from_the_sdist(tree: Path, tmp_path: Path) -> None:
     run(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--outdir", tmp_path / "dist", cwd=tree)
     sdist = next((tmp_path / "dist").glob("*.tar.gz"))
-    with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+    run("tar", "xzf", sdist, cwd=tmp_path)
     unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
     for folder in ("cuda", "ext", "build_backend", "tests", "benchmarks", "scripts", "examples", "docs"):
         theirs = {path.relative_to(unpacked) for path in (unpacked / folder).rglob("*") if path.is_file()}
