@@ -114,7 +114,7 @@ def machine() -> dict[str, Any]:
         except ImportError:
             versions[name] = "not installed"
     return {
-        "gpu": [device["name"] for device in information["devices"]],
+        "gpu": ", ".join(device["name"] for device in information["devices"]),
         "driver": nvidia_driver(),
         "cuda_driver_api": information["driver"],
         "cuda_runtime": information["runtime"],
