@@ -99,12 +99,15 @@ PyObject *information_method(PyObject *module, PyObject *) {
 }  // namespace
 
 bool ensure_backend(PyObject *module, const char *function, Backend *backend) noexcept {
-    BackendInfo chosen;
-    Status status = CUKERN_OK;
     ModuleState &state = state_of(module);
     if (state.backend_ready) {
-        status = backend_info(&chosen);
-    } else {
+        const Status status = active_backend(backend);
+        if (status != CUKERN_OK) raise_status(state, function, status);
+        return status == CUKERN_OK;
+    }
+    BackendInfo chosen;
+    Status status = CUKERN_OK;
+    {
         const GilRelease released;  // the driver may take its time
         status = backend_info(&chosen);
     }
@@ -113,7 +116,6 @@ bool ensure_backend(PyObject *module, const char *function, Backend *backend) no
         return false;
     }
     *backend = chosen.backend;
-    if (state.backend_ready) return true;
     state.backend_ready = true;
     return chosen.warning[0] == '\0' || PyErr_WarnEx(PyExc_RuntimeWarning, chosen.warning, 1) == 0;
 }

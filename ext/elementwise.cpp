@@ -50,7 +50,6 @@ PyObject *call_elementwise(Op op, PyObject *module, PyObject *const *values, Py_
     if (!a.read({function, "a"}, arguments.positional[0]) || !b.read({function, second}, arguments.positional[1]))
         return nullptr;
     if (info(op).kind == OpKind::scalar && !check_factor(function, b)) return nullptr;
-
     if (!check_numbers(function, a, b)) return nullptr;
 
     const ElementType type = result_type(op, promoted_type(a, b));

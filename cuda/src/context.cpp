@@ -118,6 +118,15 @@ Status context(Context **out) noexcept {
     return active->runtime.ready();
 }
 
+Status active_backend(Backend *backend) noexcept {
+    Globals *g = globals();
+    if (g == nullptr) return no_memory();
+    Context *active = g->active.load(std::memory_order_acquire);
+    if (active == nullptr) CUKERN_TRY(activate(&active));
+    *backend = active->runtime.backend();
+    return CUKERN_OK;
+}
+
 Status backend_info(BackendInfo *info) noexcept {
     Context *active = nullptr;
     CUKERN_TRY(activate(&active));

@@ -20,6 +20,9 @@ struct BackendInfo {
 // Chooses the back-end on first use, from CUKERN_BACKEND; the choice lasts for the process.
 Status backend_info(BackendInfo *info) noexcept;
 
+// The back-end alone, for every call: no lock once it is chosen.
+Status active_backend(Backend *backend) noexcept;
+
 struct DeviceInfo {
     char name[256] = {};
     std::size_t memory = 0;  // bytes
