@@ -19,7 +19,7 @@ class Comparison:
     """
 
     name: str
-    kind: str  # "device" or "host"
+    kind: str  # "device", "host" or "call"
     ours: str
     work: float  # bytes moved or operations done in one call
     unit: str  # "GB/s", "TFLOP/s" or "us"
@@ -74,16 +74,17 @@ def host_seconds(call: Callable[[], Any], repeat: int) -> float:
 
 def compare(
     name: str,
-    contestants: dict[str, Callable[[], Any]],
+    contestants: dict[str, Callable[..., Any]],
     *,
     kind: str,
     work: float,
     unit: str,
     repeat: int,
     bounds: dict[str, float] | None = None,
+    measure: Callable[[Callable[..., Any], int], float] | None = None,
 ) -> Comparison:
-    """Time contestants in alternation; the first of them is ours."""
-    measure = device_seconds if kind == "device" else host_seconds
+    """Time contestants in alternation; the first of them is ours. `measure` gives the seconds of one call."""
+    measure = measure or (device_seconds if kind == "device" else host_seconds)
     ours, *peers = contestants
     for call in contestants.values():  # warm up: load, compile, allocate
         measure(call, max(1, repeat // 4))

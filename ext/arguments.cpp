@@ -15,13 +15,17 @@ bool parse_arguments(const ModuleState &state, const char *function, int positio
     const Py_ssize_t named = names == nullptr ? 0 : PyTuple_Size(names);
     for (Py_ssize_t i = 0; i < named; ++i) {
         PyObject *name = PyTuple_GetItem(names, i);
-        if (name != state.name_out && PyUnicode_CompareWithASCIIString(name, "out") != 0) {
-            PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument %R; the only one is 'out'",
-                         function, name);
+        PyObject *value = Py_IsNone(values[count + i]) != 0 ? nullptr : values[count + i];
+        if (name == state.name_out || PyUnicode_CompareWithASCIIString(name, "out") == 0) {
+            arguments->out = value;
+        } else if (name == state.name_stream || PyUnicode_CompareWithASCIIString(name, "stream") == 0) {
+            arguments->stream = value;
+        } else {
+            PyErr_Format(PyExc_TypeError,
+                         "%s() got an unexpected keyword argument %R; there are 'out' and 'stream'", function,
+                         name);
             return false;
         }
-        PyObject *value = values[count + i];
-        arguments->out = Py_IsNone(value) != 0 ? nullptr : value;
     }
     return true;
 }

@@ -1,4 +1,4 @@
-// The arguments of array operations, f(a, b, /, *, out=None), without making a tuple or a dict.
+// The arguments of array operations, f(a, b, /, *, out=None, stream=None), without making a tuple or a dict.
 #pragma once
 
 #include "module_state.h"
@@ -8,8 +8,9 @@ namespace cukern::py {
 constexpr int kMaxPositional = 2;
 
 struct Arguments {
-    PyObject *positional[kMaxPositional] = {};  // borrowed, as is out
+    PyObject *positional[kMaxPositional] = {};  // borrowed, as are the others
     PyObject *out = nullptr;                    // null when absent or None
+    PyObject *stream = nullptr;                 // likewise
 };
 
 // Raises TypeError on a wrong number or name of arguments.

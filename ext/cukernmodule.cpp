@@ -2,31 +2,72 @@
 #define CUKERN_IMPORTS_NUMPY
 #include "python.h"
 
+#include "array.h"
+#include "element_types.h"
 #include "errors.h"
+#include "lending.h"
 #include "methods.h"
+#include "streams.h"
 
 namespace cukern::py {
 namespace {
 
 bool add_methods(PyObject *module) noexcept {
-    for (PyMethodDef *table : {kElementwiseMethods, kMatmulMethods, kBackendMethods, kTestingMethods})
+    for (PyMethodDef *table : {kElementwiseMethods, kMatmulMethods, kCreationMethods, kHostMethods, kViewMethods,
+                               kStreamFunctions, kMemoryMethods, kBackendMethods, kTestingMethods})
         if (PyModule_AddFunctions(module, table) != 0) return false;
     return true;
 }
 
-// What the host back-end's products need of NumPy, which is imported already.
+// What is needed of NumPy, which is imported already.
 bool add_numpy_objects(ModuleState &state) noexcept {
-    const PyRef numpy = PyRef::steal(PyImport_ImportModule("numpy"));
+    state.numpy = PyImport_ImportModule("numpy");
     const PyRef functools = PyRef::steal(PyImport_ImportModule("functools"));
-    if (!numpy || !functools) return false;
-    state.numpy_matmul = PyObject_GetAttrString(numpy.get(), "matmul");
+    const PyRef sys = PyRef::steal(PyImport_ImportModule("sys"));
+    if (state.numpy == nullptr || !functools || !sys) return false;
+    state.modules = PyObject_GetAttrString(sys.get(), "modules");
+    state.numpy_matmul = PyObject_GetAttrString(state.numpy, "matmul");
     const PyRef partial = PyRef::steal(PyObject_GetAttrString(functools.get(), "partial"));
-    const PyRef errstate = PyRef::steal(PyObject_GetAttrString(numpy.get(), "errstate"));
+    const PyRef errstate = PyRef::steal(PyObject_GetAttrString(state.numpy, "errstate"));
     const PyRef args = errstate ? PyRef::steal(PyTuple_Pack(1, errstate.get())) : PyRef();
     const PyRef options = PyRef::steal(Py_BuildValue("{s:s}", "all", "ignore"));
-    if (state.numpy_matmul == nullptr || !partial || !args || !options) return false;
+    if (state.modules == nullptr || state.numpy_matmul == nullptr || !partial || !args || !options) return false;
     state.quiet = PyObject_Call(partial.get(), args.get(), options.get());
     return state.quiet != nullptr;
+}
+
+bool add_names(ModuleState &state) noexcept {
+    const struct {
+        PyObject **slot;
+        const char *name;
+    } names[] = {
+        {&state.name_out, "out"},
+        {&state.name_stream, "stream"},
+        {&state.name_exchange, "__dlpack_c_exchange_api__"},
+        {&state.name_dlpack, "__dlpack__"},
+        {&state.name_dlpack_device, "__dlpack_device__"},
+        {&state.name_cai, "__cuda_array_interface__"},
+        {&state.name_cuda_stream, "__cuda_stream__"},
+        {&state.name_namespace, "__array_namespace__"},
+        {&state.name_shape, "shape"},
+        {&state.name_strides, "strides"},
+        {&state.name_typestr, "typestr"},
+        {&state.name_data, "data"},
+        {&state.name_mask, "mask"},
+        {&state.name_from_dlpack, "from_dlpack"},
+    };
+    for (const auto &[slot, name] : names) {
+        *slot = PyUnicode_InternFromString(name);
+        if (*slot == nullptr) return false;
+    }
+    state.dlpack_version =
+        Py_BuildValue("II", static_cast<unsigned>(dlpack::kMajor), static_cast<unsigned>(dlpack::kMinor));
+    return state.dlpack_version != nullptr;
+}
+
+bool add_types(PyObject *module, ModuleState &state) noexcept {
+    return make_type_records(state) && add_element_types(module, state) && add_stream_types(module, state) &&
+           add_array_type(module, state) && offer_exchange(state);
 }
 
 int execute(PyObject *module) {
@@ -40,9 +81,10 @@ int execute(PyObject *module) {
         return -1;
     }
     if (PyArray_ImportNumPyAPI() < 0) return -1;
-    state.name_out = PyUnicode_InternFromString("out");
-    if (state.name_out == nullptr || !add_exceptions(module, state)) return -1;
-    if (!add_numpy_objects(state) || !add_methods(module)) return -1;
+    if (!add_names(state) || !add_numpy_objects(state) || !add_exceptions(module, state)) return -1;
+    if (!add_types(module, state) || !add_methods(module)) return -1;
+    state.restore = PyObject_GetAttrString(module, "_restore");
+    if (state.restore == nullptr) return -1;
     if (PyModule_AddStringConstant(module, "__version__", CUKERN_VERSION) != 0) return -1;
     const PyRef table = PyRef::steal(make_table());
     if (!table || PyModule_AddObjectRef(module, "_table", table.get()) != 0) return -1;
@@ -55,12 +97,14 @@ int traverse(PyObject *module, visitproc visit, void *arg) {
 #define CUKERN_VISIT(name) Py_VISIT(state->name);
     CUKERN_STATE_OBJECTS(CUKERN_VISIT)
 #undef CUKERN_VISIT
-    return 0;
+    return visit_type_records(*state, visit, arg);
 }
 
 int clear(PyObject *module) {
     auto *state = static_cast<ModuleState *>(PyModule_GetState(module));
     if (state == nullptr) return 0;
+    withdraw_exchange(*state);
+    clear_type_records(*state);
 #define CUKERN_CLEAR(name) Py_CLEAR(state->name);
     CUKERN_STATE_OBJECTS(CUKERN_CLEAR)
 #undef CUKERN_CLEAR

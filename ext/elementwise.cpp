@@ -37,17 +37,23 @@ bool check_factor(const char *function, const Operand &factor) noexcept {
     return false;
 }
 
-PyObject *call_elementwise(Op op, PyObject *module, PyObject *const *values, Py_ssize_t count,
-                           PyObject *names) noexcept {
+}  // namespace
+
+PyObject *run_elementwise(PyObject *module, Op op, PyObject *first, PyObject *other, PyObject *out,
+                          PyObject *given_stream) noexcept {
     const char *const function = info(op).name;
     const ModuleState &state = state_of(module);
-    Arguments arguments;
-    if (!parse_arguments(state, function, 2, values, count, names, &arguments)) return nullptr;
+    const Request request{state, function, out, given_stream};
+    Backend backend;
+    StreamRef consumer;
+    if (!ensure_backend(module, function, &backend) || !consumer_of(request, &consumer)) return nullptr;
 
     Operand a;
     Operand b;
     const char *const second = info(op).kind == OpKind::scalar ? "factor" : "b";
-    if (!a.read({function, "a"}, arguments.positional[0]) || !b.read({function, second}, arguments.positional[1]))
+    if (!a.read({state, function, "a"}, first, consumer) || !b.read({state, function, second}, other, consumer))
+        return nullptr;
+    if (!a.check_type(function, takes(op, a.type())) || !b.check_type(function, takes(op, b.type())))
         return nullptr;
     if (info(op).kind == OpKind::scalar && !check_factor(function, b)) return nullptr;
     if (!check_numbers(function, a, b)) return nullptr;
@@ -58,9 +64,8 @@ PyObject *call_elementwise(Op op, PyObject *module, PyObject *const *values, Py_
     if (!broadcast(function, a, b, &shape)) return nullptr;
     Operand *const operands[] = {&a, &b};
     Result result;
-    if (!result.prepare(function, arguments.out, shape, type, operands, 2, Overlap::same_allowed)) return nullptr;
-    Backend backend;
-    if (!ensure_backend(module, function, &backend)) return nullptr;
+    if (!result.prepare(request, shape, type, operands, 2, Overlap::same_allowed, consumer)) return nullptr;
+    if (!result.begin(request, operands, 2)) return nullptr;
 
     ElementwiseCall call;
     call.op = op;
@@ -69,15 +74,27 @@ PyObject *call_elementwise(Op op, PyObject *module, PyObject *const *values, Py_
     call.inputs[1] = &b.view();
     call.out = &result.view();
     Status status = CUKERN_OK;
-    {
+    if (result.site().on_device && backend == Backend::cuda) {
+        status = elementwise(call, result.site().stream);
+    } else {
         const GilRelease released;
-        status = elementwise_on_host(call);
+        status = result.site().on_device ? elementwise(call, result.site().stream) : elementwise_on_host(call);
     }
     if (status != CUKERN_OK) {
         raise_status(state, function, status);
         return nullptr;
     }
-    return result.finish();
+    return result.end(request, operands, 2) ? result.finish(state) : nullptr;
+}
+
+namespace {
+
+PyObject *call_elementwise(Op op, PyObject *module, PyObject *const *values, Py_ssize_t count,
+                           PyObject *names) noexcept {
+    Arguments arguments;
+    if (!parse_arguments(state_of(module), info(op).name, 2, values, count, names, &arguments)) return nullptr;
+    return run_elementwise(module, op, arguments.positional[0], arguments.positional[1], arguments.out,
+                           arguments.stream);
 }
 
 template <Op op>
@@ -92,17 +109,17 @@ PyRef row_of(const OpInfo &op) noexcept {
 
 }  // namespace
 
-#define CUKERN_SIGNATURE_TEXT_binary "(a, b, /, *, out=None)\n--\n\n"
-#define CUKERN_SIGNATURE_TEXT_scalar "(a, factor, /, *, out=None)\n--\n\n"
+#define CUKERN_SIGNATURE_TEXT_binary "(a, b, /, *, out=None, stream=None)\n--\n\n"
+#define CUKERN_SIGNATURE_TEXT_scalar "(a, factor, /, *, out=None, stream=None)\n--\n\n"
 
 #define CUKERN_OPERANDS_TEXT_binary                                                              \
-    "a, b : ndarray, object with the buffer protocol, or number\n"                               \
+    "a, b : Array, ndarray, another library's array, buffer, or number\n"                        \
     "    Operands of any shapes that broadcast and any strides. Python's own numbers take the\n" \
     "    element type of the other operand.\n"
-#define CUKERN_OPERANDS_TEXT_scalar                             \
-    "a : ndarray, object with the buffer protocol, or number\n" \
-    "    Operand of any shape and any strides.\n"               \
-    "factor : number or zero-dimensional array\n"               \
+#define CUKERN_OPERANDS_TEXT_scalar                            \
+    "a : Array, ndarray, another library's array, or buffer\n" \
+    "    Operand of any shape and any strides.\n"              \
+    "factor : number or zero-dimensional array\n"              \
     "    Python's own numbers take the element type of `a`.\n"
 
 #define CUKERN_RESULT_TEXT_promoted "the promoted type of the operands, as in NumPy 2"
@@ -121,11 +138,14 @@ PyRef row_of(const OpInfo &op) noexcept {
 
 #define CUKERN_ELEMENTWISE_DOC(id, kind, rule, doc)                                                        \
     #id CUKERN_SIGNATURE_TEXT_##kind doc "\n\nParameters\n----------\n" CUKERN_OPERANDS_TEXT_##kind        \
-        "out : ndarray or writable buffer, optional\n"                                                     \
+        "out : array of any kind, or writable buffer, optional\n"                                          \
         "    Takes the result, and is returned. It has the result's shape and an element type that\n"      \
         "    'same_kind' casting reaches. It may be exactly an operand; else it must not overlap one.\n"   \
+        "stream : Stream, object with __cuda_stream__, or int, optional\n"                                 \
+        "    Where the work runs; by default the innermost active ``with Stream()``, else the current\n"   \
+        "    stream of the operands' library, else the legacy default stream.\n"                           \
         "\nReturns\n-------\n"                                                                             \
-        "ndarray or `out`\n"                                                                               \
+        "array of the kind of the first array operand, or `out`\n"                                         \
         "    Its shape is that to which the operands broadcast; its element type is\n"                     \
         "    " CUKERN_RESULT_TEXT_##rule                                                                   \
         ".\n"                                                                                              \

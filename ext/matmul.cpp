@@ -86,10 +86,9 @@ bool multiply_with_numpy(const ModuleState &state, const Operand &a, const Opera
     return product && left;
 }
 
-Status copy_result(const TensorView &from, ElementType type, const TensorView &to) noexcept {
+Status copy_result(const TensorView &from, const TensorView &to) noexcept {
     ElementwiseCall copy;
     copy.op = Op::copy;
-    copy.compute = type;
     copy.inputs[0] = &from;
     copy.out = &to;
     const GilRelease released;
@@ -97,37 +96,43 @@ Status copy_result(const TensorView &from, ElementType type, const TensorView &t
 }
 
 // NumPy's product is quick only into an output of its own type in C order; any other is filled from a temporary.
-PyObject *product_on_host(PyObject *module, const char *function, const Operand &a, const Operand &b,
-                          const Shape &shape, ElementType type, Result &result) noexcept {
+bool product_on_host(PyObject *module, const char *function, const Operand &a, const Operand &b,
+                     const Shape &shape, ElementType type, Result &result) noexcept {
     const ModuleState &state = state_of(module);
     const PyRef out = result.ndarray();
-    if (!out) return nullptr;
+    if (!out) return false;
     if (PyArray_ISCARRAY(as_array(out)) && result.view().type == type)
-        return multiply_with_numpy(state, a, b, out.get()) ? result.finish() : nullptr;
+        return multiply_with_numpy(state, a, b, out.get());
     npy_intp lengths[2] = {};
     for (int i = 0; i < shape.ndim; ++i) lengths[i] = shape.lengths[i];
     const PyRef product = PyRef::steal(
         PyArray_New(&PyArray_Type, shape.ndim, lengths, numpy_type_of(type), nullptr, nullptr, 0, 0, nullptr));
-    if (!product || !multiply_with_numpy(state, a, b, product.get())) return nullptr;
+    if (!product || !multiply_with_numpy(state, a, b, product.get())) return false;
     Operand from;
-    if (!from.read({function, "the product"}, product.get())) return nullptr;
-    if (const Status status = copy_result(from.view(), type, result.view()); status != CUKERN_OK) {
+    if (!from.read_memory({state, function, "the product"}, product.get(), false)) return false;
+    if (const Status status = copy_result(from.view(), result.view()); status != CUKERN_OK) {
         raise_status(state, function, status);
-        return nullptr;
+        return false;
     }
-    return result.finish();
+    return true;
 }
 
-PyObject *call_matmul(MatmulAlgorithm algorithm, PyObject *module, PyObject *const *values, Py_ssize_t count,
-                      PyObject *names) noexcept {
+}  // namespace
+
+PyObject *run_matmul(PyObject *module, MatmulAlgorithm algorithm, PyObject *first, PyObject *second, PyObject *out,
+                     PyObject *given_stream) noexcept {
     const char *const function = function_name(algorithm);
     const ModuleState &state = state_of(module);
-    Arguments arguments;
-    if (!parse_arguments(state, function, 2, values, count, names, &arguments)) return nullptr;
+    const Request request{state, function, out, given_stream};
+    Backend backend;
+    StreamRef consumer;
+    if (!ensure_backend(module, function, &backend) || !consumer_of(request, &consumer)) return nullptr;
 
     Operand a;
     Operand b;
-    if (!a.read({function, "a"}, arguments.positional[0]) || !b.read({function, "b"}, arguments.positional[1]))
+    if (!a.read({state, function, "a"}, first, consumer) || !b.read({state, function, "b"}, second, consumer))
+        return nullptr;
+    if (!a.check_type(function, has_product(a.type())) || !b.check_type(function, has_product(b.type())))
         return nullptr;
     Shape shape;
     if (!result_shape(function, a.view(), b.view(), &shape)) return nullptr;
@@ -141,11 +146,12 @@ PyObject *call_matmul(MatmulAlgorithm algorithm, PyObject *module, PyObject *con
     }
     Operand *const operands[] = {&a, &b};
     Result result;
-    if (!result.prepare(function, arguments.out, shape, type, operands, 2, Overlap::none_allowed)) return nullptr;
-    Backend backend;
-    if (!ensure_backend(module, function, &backend)) return nullptr;
-    if (backend == Backend::host && algorithm != MatmulAlgorithm::tiled)
-        return product_on_host(module, function, a, b, shape, type, result);
+    if (!result.prepare(request, shape, type, operands, 2, Overlap::none_allowed, consumer)) return nullptr;
+    if (!result.begin(request, operands, 2)) return nullptr;
+    if (backend == Backend::host && algorithm != MatmulAlgorithm::tiled) {
+        if (!product_on_host(module, function, a, b, shape, type, result)) return nullptr;
+        return result.end(request, operands, 2) ? result.finish(state) : nullptr;
+    }
 
     const TensorView x = as_rows(a.view(), true);
     const TensorView y = as_rows(b.view(), false);
@@ -159,15 +165,28 @@ PyObject *call_matmul(MatmulAlgorithm algorithm, PyObject *module, PyObject *con
     if (algorithm == MatmulAlgorithm::cublas || (algorithm == MatmulAlgorithm::automatic && prefers_cublas(call)))
         if (!seek_cublas(module)) return nullptr;
     Status status = CUKERN_OK;
-    {
+    if (result.site().on_device && backend == Backend::cuda) {
+        status = matmul(call, result.site().stream);
+    } else {
         const GilRelease released;
-        status = matmul_on_host(call);
+        status = result.site().on_device ? matmul(call, result.site().stream) : matmul_on_host(call);
     }
     if (status != CUKERN_OK) {
         raise_status(state, function, status);
         return nullptr;
     }
-    return result.finish();
+    return result.end(request, operands, 2) ? result.finish(state) : nullptr;
+}
+
+namespace {
+
+PyObject *call_matmul(MatmulAlgorithm algorithm, PyObject *module, PyObject *const *values, Py_ssize_t count,
+                      PyObject *names) noexcept {
+    Arguments arguments;
+    if (!parse_arguments(state_of(module), function_name(algorithm), 2, values, count, names, &arguments))
+        return nullptr;
+    return run_matmul(module, algorithm, arguments.positional[0], arguments.positional[1], arguments.out,
+                      arguments.stream);
 }
 
 template <MatmulAlgorithm algorithm>
@@ -178,16 +197,16 @@ PyObject *method(PyObject *module, PyObject *const *values, Py_ssize_t count, Py
 }  // namespace
 
 #define CUKERN_MATMUL_DOC(name, summary, types, errors)                                                       \
-    name "(a, b, /, *, out=None)\n--\n\n" summary                                                             \
+    name "(a, b, /, *, out=None, stream=None)\n--\n\n" summary                                                \
          "\n\nParameters\n----------\n"                                                                       \
-         "a, b : ndarray or object with the buffer protocol\n"                                                \
+         "a, b : Array, ndarray, another library's array, or buffer\n"                                        \
          "    Of one or two dimensions, with any strides; a's last length is b's first. Element types:\n"     \
          "    " types                                                                                         \
          ".\n"                                                                                                \
-         "out : ndarray or writable buffer, optional\n"                                                       \
+         "out : array of any kind, or writable buffer, optional\n"                                            \
          "    Takes the result, and is returned. It shares no memory with `a` or `b`.\n"                      \
          "\nReturns\n-------\n"                                                                               \
-         "ndarray or `out`\n"                                                                                 \
+         "array of the kind of `a`, or `out`\n"                                                               \
          "    (m, k) with (k, n) gives (m, n); a vector's dimension leaves the result, so that two of them\n" \
          "    give shape (). The element type is the promoted type of the operands.\n"                        \
          "\nRaises\n------\n"                                                                                 \

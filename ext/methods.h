@@ -4,6 +4,7 @@
 #include "module_state.h"
 
 #include "cukern/backend.h"
+#include "cukern/operations.h"
 
 namespace cukern::py {
 
@@ -14,11 +15,27 @@ inline PyCFunction as_method(FastFunction function) noexcept {
     return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
+using KeywordFunction = PyObject *(*)(PyObject *, PyObject *, PyObject *);
+inline PyCFunction as_method(KeywordFunction function) noexcept {
+    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
 // Each ends in a row of nulls.
 extern PyMethodDef kElementwiseMethods[];
 extern PyMethodDef kMatmulMethods[];
 extern PyMethodDef kBackendMethods[];
+extern PyMethodDef kStreamFunctions[];
+extern PyMethodDef kMemoryMethods[];
+extern PyMethodDef kCreationMethods[];
+extern PyMethodDef kHostMethods[];
+extern PyMethodDef kViewMethods[];
 extern PyMethodDef kTestingMethods[];
+
+// The operations themselves, for functions and operators alike; `out` and `stream` may be null.
+PyObject *run_elementwise(PyObject *module, Op op, PyObject *first, PyObject *other, PyObject *out,
+                          PyObject *given_stream) noexcept;
+PyObject *run_matmul(PyObject *module, MatmulAlgorithm algorithm, PyObject *first, PyObject *second, PyObject *out,
+                     PyObject *given_stream) noexcept;
 
 // The rows of the table of operations as a tuple of dicts, for stubs, tests and benchmarks.
 PyObject *make_table() noexcept;

@@ -6,6 +6,10 @@
 #include <cstring>
 #include <limits>
 
+#include "array.h"
+#include "errors.h"
+#include "streams.h"
+
 namespace cukern::py {
 namespace {
 
@@ -13,7 +17,7 @@ PyRef type_name(PyObject *object) noexcept {
     return PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject *>(Py_TYPE(object)), "__name__"));
 }
 
-bool refuse_object(Operand::Place place, PyObject *object, const char *advice) noexcept {
+bool refuse_object(const Place &place, PyObject *object, const char *advice) noexcept {
     const PyRef name = type_name(object);
     if (name)
         PyErr_Format(PyExc_TypeError, "%s: %s is of type %U; %s", place.function, place.argument, name.get(),
@@ -21,13 +25,13 @@ bool refuse_object(Operand::Place place, PyObject *object, const char *advice) n
     return false;
 }
 
-bool refuse_element_type(Operand::Place place, PyObject *name, const char *advice) noexcept {
+bool refuse_element_type(const Place &place, PyObject *name, const char *advice) noexcept {
     PyErr_Format(PyExc_TypeError, "%s: %s has element type %S; supported are %s%s", place.function, place.argument,
-                 name, supported_element_types(), advice);
+                 name, all_element_types(), advice);
     return false;
 }
 
-bool refuse_byte_order(Operand::Place place) noexcept {
+bool refuse_byte_order(const Place &place) noexcept {
     PyErr_Format(PyExc_TypeError,
                  "%s: %s is byte-swapped; convert it to native byte order first, as by "
                  "x.astype(x.dtype.newbyteorder('='))",
@@ -69,159 +73,242 @@ bool store_real(PyObject *object, Immediate *value) noexcept {
 
 }  // namespace
 
-PyRef shape_text(int ndim, const std::int64_t *shape) noexcept {
-    PyRef tuple = PyRef::steal(PyTuple_New(ndim));
-    for (int i = 0; tuple && i < ndim; ++i) {
-        PyObject *length = PyLong_FromLongLong(shape[i]);
-        if (length == nullptr || PyTuple_SetItem(tuple.get(), i, length) != 0) return {};
-    }
-    return tuple ? PyRef::steal(PyObject_Str(tuple.get())) : PyRef();
+bool is_number(PyObject *object) noexcept {
+    return PyLong_Check(object) ||
+           ((PyFloat_Check(object) || PyComplex_Check(object)) && !is_numpy_scalar(object));
 }
 
-ByteLayout Operand::layout() const noexcept { return layout_; }
-
-bool Operand::read(Place place, PyObject *object) noexcept {
+bool Operand::read(const Place &place, PyObject *object, const StreamRef &consumer) noexcept {
     object_ = object;
-    name_ = place.argument;
+    access_.name = place.argument;
+    if (is_array(place.state, object)) return read_own(object);
     if (PyArray_Check(object)) {
         if (!read_array(place, as_array(object))) return false;
-        return aligned_ || stand_in();
+        return aligned_ || stand_in(place);
     }
     if (PyLong_Check(object) || (PyFloat_Check(object) && !is_numpy_scalar(object))) {
         weak_ = PyBool_Check(object) ? Weak::boolean : PyLong_Check(object) ? Weak::integer : Weak::real;
-        view_.immediate = true;
+        access_.view.immediate = true;
         return true;
     }
     if (is_numpy_scalar(object)) return read_numpy_scalar(place, object);
     if (PyList_Check(object) || PyTuple_Check(object))
-        return refuse_object(place, object, "pass an array, as made by numpy.asarray()");
-    if (!PyObject_CheckBuffer(object))
-        return refuse_object(place, object,
-                             "expected an ndarray, an object with the buffer protocol, or a number");
-    if (!read_buffer(place, object)) return false;
-    return aligned_ || stand_in();
+        return refuse_object(place, object, "pass an array, as made by cukern.asarray() or numpy.asarray()");
+    if (!read_library(place, object, consumer, false)) return false;
+    return aligned_ || stand_in(place);
 }
 
-bool Operand::read_out(Place place, PyObject *object) noexcept {
+bool Operand::read_out(const Place &place, PyObject *object, const StreamRef &consumer) noexcept {
     object_ = object;
-    name_ = place.argument;
-    if (PyArray_Check(object)) {
+    access_.name = place.argument;
+    if (is_array(place.state, object)) {
+        if (!read_own(object)) return false;
+    } else if (PyArray_Check(object)) {
         if (!read_array(place, as_array(object))) return false;
-    } else if (PyObject_CheckBuffer(object) && !is_numpy_scalar(object)) {
-        if (!read_buffer(place, object)) return false;
-    } else {
-        return refuse_object(place, object, "expected an ndarray or a writable object with the buffer protocol");
+    } else if (is_plain(object) || is_numpy_scalar(object)) {
+        return refuse_object(place, object, "expected an array or a writable object with the buffer protocol");
+    } else if (!read_library(place, object, consumer, true)) {
+        return false;
     }
+    return make_writable(place);
+}
+
+bool Operand::read_memory(const Place &place, PyObject *object, bool writes) noexcept {
+    StreamRef consumer;
+    if (writes) return read_out(place, object, consumer);
+    object_ = object;
+    access_.name = place.argument;
+    if (PyLong_Check(object) || (PyFloat_Check(object) && !is_numpy_scalar(object)))
+        return refuse_object(place, object, "expected an array");
+    return read(place, object, consumer);
+}
+
+// An output that cannot be written to; a zero-dimensional one is memory, not a value.
+bool Operand::make_writable(const Place &place) noexcept {
     if (!writable_) {
         PyErr_Format(PyExc_ValueError, "%s: %s is read-only", place.function, place.argument);
         return false;
     }
-    if (view_.immediate) {  // zero-dimensional: as an output it is memory
-        view_.immediate = false;
-        view_.data = const_cast<void *>(layout_.data);
+    if (access_.view.immediate) {
+        access_.view.immediate = false;
+        access_.view.data = const_cast<void *>(layout_.data);
     }
-    return aligned_ || stand_in();
+    return aligned_ || stand_in(place);
 }
 
-bool Operand::read_array(Place place, PyArrayObject *array) noexcept {
-    if (!PyArray_CheckExact(object_) && is_masked(object_))
-        return refuse_object(place, object_, "its mask would be lost; pass x.filled(value) or x.data");
-    PyArray_Descr *descr = PyArray_DESCR(array);
-    if (!element_type_of(PyArray_TYPE(array), &view_.type))
-        return refuse_element_type(place, reinterpret_cast<PyObject *>(descr), "");
-    if (!PyArray_ISNOTSWAPPED(array)) return refuse_byte_order(place);
-    writable_ = PyArray_ISWRITEABLE(array);
-    return set_memory(place, PyArray_DATA(array), PyArray_NDIM(array), PyArray_DIMS(array), PyArray_STRIDES(array),
-                      PyArray_ITEMSIZE(array));
-}
-
-bool Operand::read_buffer(Place place, PyObject *object) noexcept {
-    if (!buffer_.acquire(object, PyBUF_RECORDS_RO)) return false;
-    const Py_buffer &buffer = buffer_.get();
-    const Format format = element_type_of(buffer.format, buffer.itemsize, &view_.type);
-    if (format == Format::byte_swapped) return refuse_byte_order(place);
-    if (format != Format::known) {
-        const PyRef name =
-            PyRef::steal(PyUnicode_FromFormat("'%s'", buffer.format == nullptr ? "B" : buffer.format));
-        if (!name) return false;
-        const char *advice =
-            format == Format::untyped
-                ? "; to read its bytes as one of these, pass memoryview(x).cast(\"f\") or the like"
-                : "";
-        return refuse_element_type(place, name.get(), advice);
+bool Operand::read_own(PyObject *object) noexcept {
+    const Array *array = array_of(object);
+    family_ = Family::array;
+    access_of(array, &access_);
+    writable_ = !array->read_only;
+    const std::int64_t size = size_of(array->type);
+    for (int i = 0; i < array->ndim; ++i) {
+        layout_shape_[i] = array->shape()[i];
+        byte_strides_[i] = array->strides()[i] * size;
     }
-    writable_ = buffer.readonly == 0;
-    Py_ssize_t packed[kMaxDims];
-    const Py_ssize_t *strides = buffer.strides;
-    if (strides == nullptr && buffer.ndim <= kMaxDims) {
-        Py_ssize_t stride = buffer.itemsize;
-        for (int i = buffer.ndim - 1; i >= 0; --i) {
-            packed[i] = stride;
-            stride *= buffer.shape[i];
-        }
-        strides = packed;
-    }
-    return set_memory(place, buffer.buf, buffer.ndim, buffer.shape, strides, buffer.itemsize);
-}
-
-bool Operand::read_numpy_scalar(Place place, PyObject *object) noexcept {
-    const PyRef descr = PyRef::steal(reinterpret_cast<PyObject *>(PyArray_DescrFromScalar(object)));
-    if (!descr) return false;
-    if (!element_type_of(reinterpret_cast<PyArray_Descr *>(descr.get())->type_num, &view_.type))
-        return refuse_element_type(place, descr.get(), "");
-    view_.immediate = true;
-    PyArray_ScalarAsCtype(object, view_.value.bytes);
+    layout_ = {array->data, size, array->ndim, layout_shape_, byte_strides_};
     return true;
 }
 
-bool Operand::set_memory(Place place, void *data, int ndim, const Py_ssize_t *shape, const Py_ssize_t *strides,
-                         Py_ssize_t item_size) noexcept {
+bool Operand::read_array(const Place &place, PyArrayObject *array) noexcept {
+    if (!PyArray_CheckExact(object_) && is_masked(object_))
+        return refuse_object(place, object_, "its mask would be lost; pass x.filled(value) or x.data");
+    PyArray_Descr *descr = PyArray_DESCR(array);
+    if (!element_type_of(place.state, descr, &access_.view.type))
+        return refuse_element_type(place, reinterpret_cast<PyObject *>(descr), "");
+    if (!PyArray_ISNOTSWAPPED(array)) return refuse_byte_order(place);
+    family_ = Family::numpy;
+    writable_ = PyArray_ISWRITEABLE(array);
+    access_.holder = object_;
+    static_assert(sizeof(npy_intp) == sizeof(std::int64_t), "shapes are copied as they are");
+    return set_memory(place, PyArray_DATA(array), PyArray_NDIM(array),
+                      reinterpret_cast<const std::int64_t *>(PyArray_DIMS(array)),
+                      reinterpret_cast<const std::int64_t *>(PyArray_STRIDES(array)), PyArray_ITEMSIZE(array));
+}
+
+bool Operand::read_library(const Place &place, PyObject *object, const StreamRef &consumer, bool writes) noexcept {
+    auto &state = const_cast<ModuleState &>(place.state);  // the records of types are a cache
+    const TypeRecord *known = record_of(state, object);
+    if (known == nullptr) return false;
+    if (known->protocol == Protocol::other) {
+        if (PyObject_CheckBuffer(object)) return read_buffer(place, object);
+        return refuse_object(place, object,
+                             "expected an array of cukern, NumPy or another library (with __dlpack__ or "
+                             "__cuda_array_interface__), an object with the buffer protocol, or a number");
+    }
+    const TypeRecord record = *known;  // reading may run code that replaces the cached one
+    ForeignArray array;
+    if (!read_foreign(place, record, object, consumer, writes, &array)) return false;
+    keeper_ = std::move(array.keeper);
+    api_ = record.api;
+    foreign_device_ = array.device;
+    family_ = record.api != nullptr                 ? Family::exchange
+              : record.is_cupy                      ? Family::cupy
+              : record.protocol == Protocol::dlpack ? Family::dlpack
+                                                    : Family::cuda;
+    if (!locate(place, array.device, &access_.location)) return false;
+    access_.has_producer = array.has_producer;
+    access_.producer = array.producer;
+    if (!array.reused_in_order) access_.holder = keeper_ ? keeper_.get() : object;
+    access_.view.type = array.type;
+    writable_ = !array.read_only;
+    return set_memory(place, array.data, array.ndim, array.shape, array.strides, size_of(array.type));
+}
+
+bool Operand::read_buffer(const Place &place, PyObject *object) noexcept {
+    if (!buffer_.acquire(object, PyBUF_RECORDS_RO)) return false;
+    const Py_buffer &buffer = buffer_.get();
+    const Format format = element_type_of(buffer.format, buffer.itemsize, &access_.view.type);
+    if (format == Format::byte_swapped) return refuse_byte_order(place);
+    untyped_ = format == Format::untyped;
+    if (untyped_) {  // bytes, which may stand for anything: 8-bit integers
+        access_.view.type = buffer.format != nullptr && std::strchr(buffer.format, 'b') != nullptr
+                                ? ElementType::int8
+                                : ElementType::uint8;
+    } else if (format != Format::known) {
+        const PyRef name =
+            PyRef::steal(PyUnicode_FromFormat("'%s'", buffer.format == nullptr ? "B" : buffer.format));
+        return name && refuse_element_type(place, name.get(), "");
+    }
+    family_ = Family::numpy;
+    writable_ = buffer.readonly == 0;
+    access_.holder = object;
+    std::int64_t shape[kMaxDims];
+    std::int64_t strides[kMaxDims];
+    std::int64_t stride = buffer.itemsize;
+    for (int i = buffer.ndim - 1; i >= 0 && buffer.ndim <= kMaxDims; --i) {
+        shape[i] = buffer.shape[i];
+        strides[i] = buffer.strides != nullptr ? buffer.strides[i] : stride;
+        stride *= buffer.shape[i];
+    }
+    return set_memory(place, buffer.buf, buffer.ndim, shape, strides, buffer.itemsize);
+}
+
+bool Operand::read_numpy_scalar(const Place &place, PyObject *object) noexcept {
+    const PyRef descr = PyRef::steal(reinterpret_cast<PyObject *>(PyArray_DescrFromScalar(object)));
+    if (!descr) return false;
+    if (!element_type_of(place.state, reinterpret_cast<PyArray_Descr *>(descr.get()), &access_.view.type))
+        return refuse_element_type(place, descr.get(), "");
+    access_.view.immediate = true;
+    PyArray_ScalarAsCtype(object, access_.view.value.bytes);
+    return true;
+}
+
+bool Operand::set_memory(const Place &place, void *data, int ndim, const std::int64_t *shape,
+                         const std::int64_t *strides, std::int64_t item_size) noexcept {
     if (ndim > kMaxDims) {
         PyErr_Format(PyExc_ValueError, "%s: %s has %d dimensions; at most %d are supported", place.function,
                      place.argument, ndim, kMaxDims);
         return false;
     }
-    view_.data = data;
-    view_.ndim = ndim;
-    aligned_ = reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(item_size) == 0;
+    TensorView &view = access_.view;
+    view.data = data;
+    view.ndim = ndim;
+    aligned_ = reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(alignment_of(view.type)) == 0;
     for (int i = 0; i < ndim; ++i) {
-        layout_shape_[i] = view_.shape[i] = shape[i];
+        layout_shape_[i] = view.shape[i] = shape[i];
         byte_strides_[i] = strides[i];
-        view_.strides[i] = strides[i] / item_size;
+        view.strides[i] = strides[i] / item_size;
         if (shape[i] > 1 && strides[i] % item_size != 0) aligned_ = false;
     }
     std::int64_t bytes = 0;
-    if (!checked_bytes(view_.shape, ndim, size_of(view_.type), &bytes)) {
-        const PyRef text = shape_text(ndim, view_.shape);
+    if (!checked_bytes(view.shape, ndim, size_of(view.type), &bytes)) {
+        const PyRef text = shape_text(ndim, view.shape);
         if (text)
-            PyErr_Format(PyExc_ValueError, "%s: %s of shape %U has more elements than memory can hold",
+            PyErr_Format(PyExc_ValueError,
+                         "%s: %s of shape %U has a negative length, or more elements than memory can hold",
                          place.function, place.argument, text.get());
         return false;
     }
     layout_ = {data, item_size, ndim, layout_shape_, byte_strides_};
-    if (ndim == 0) {  // its value travels with the call
-        view_.immediate = true;
-        std::memcpy(view_.value.bytes, data, static_cast<std::size_t>(item_size));
+    if (ndim == 0 && !access_.location.reachable) {  // its value travels with the call
+        view.immediate = true;
+        std::memcpy(view.value.bytes, data, static_cast<std::size_t>(item_size));
     }
     return true;
+}
+
+bool Operand::check_type(const char *function, bool taken) const noexcept {
+    if (taken || weak_ != Weak::none) return true;
+    PyErr_Format(PyExc_TypeError, "%s: %s has element type %s; supported are %s%s", function, access_.name,
+                 name_of(type()), supported_element_types(), advice());
+    return false;
 }
 
 PyRef Operand::ndarray() const noexcept {
     if (object_ == nullptr || PyArray_CheckExact(object_)) return PyRef::borrow(object_);
     // A subclass may have NumPy call it back: what it does to products is not ours to know.
     if (PyArray_Check(object_)) return PyRef::steal(PyArray_View(as_array(object_), nullptr, &PyArray_Type));
-    return PyRef::steal(PyArray_FromAny(object_, nullptr, 0, 0, 0, nullptr));
+    if (buffer_.held()) return PyRef::steal(PyArray_FromAny(object_, nullptr, 0, 0, 0, nullptr));
+    // Another library's memory on the host, or an Array's: a view, valid while this operand lives.
+    const int number = numpy_type_of(access_.view.type);
+    if (number < 0) return {};
+    npy_intp shape[kMaxDims];
+    npy_intp strides[kMaxDims];
+    for (int i = 0; i < layout_.ndim; ++i) {
+        shape[i] = layout_.shape[i];
+        strides[i] = layout_.strides[i];
+    }
+    return PyRef::steal(PyArray_New(&PyArray_Type, layout_.ndim, shape, number, strides,
+                                    const_cast<void *>(layout_.data), 0, writable_ ? NPY_ARRAY_WRITEABLE : 0,
+                                    nullptr));
 }
 
-// An operand whose elements do not lie on multiples of their size is worked on in an aligned copy.
-bool Operand::stand_in() noexcept {
-    if (view_.immediate) return true;
+// An operand whose elements do not lie where the type wants them is worked on in an aligned copy. On a device
+// there is none: the producer has broken its protocol.
+bool Operand::stand_in(const Place &place) noexcept {
+    if (access_.view.immediate) return true;
+    if (access_.location.reachable) {
+        PyErr_Format(PyExc_ValueError, "%s: %s is not aligned to its elements of %d bytes", place.function,
+                     place.argument, size_of(access_.view.type));
+        return false;
+    }
     const PyRef own = ndarray();
     if (!own) return false;
     copy_ = PyRef::steal(PyArray_NewCopy(as_array(own), NPY_CORDER));
     if (!copy_) return false;
-    view_.data = PyArray_DATA(as_array(copy_));
-    set_contiguous(view_);
+    access_.view.data = PyArray_DATA(as_array(copy_));
+    set_contiguous(access_.view);
     return true;
 }
 
@@ -233,14 +320,34 @@ bool Operand::finish_out() noexcept {
 
 bool Operand::resolve(ElementType type) noexcept {
     if (weak_ == Weak::none) return true;
-    view_.type = type;
+    TensorView &view = access_.view;
+    view.type = type;
     switch (type) {
-        case ElementType::float32: return store_real<float>(object_, &view_.value);
-        case ElementType::float64: return store_real<double>(object_, &view_.value);
-        case ElementType::int32: return store_integer<std::int32_t>(object_, type, &view_.value);
-        case ElementType::int64: return store_integer<std::int64_t>(object_, type, &view_.value);
+        case ElementType::float32: return store_real<float>(object_, &view.value);
+        case ElementType::float64: return store_real<double>(object_, &view.value);
+        case ElementType::int32: return store_integer<std::int32_t>(object_, type, &view.value);
+        case ElementType::int64: return store_integer<std::int64_t>(object_, type, &view.value);
+        default: PyErr_SetString(PyExc_SystemError, "a number of an element type that no operation takes");
     }
     return false;
+}
+
+bool choose_stream(const ModuleState &state, const char *function, PyObject *given, int device,
+                   std::initializer_list<const Access *> accesses, StreamRef *stream) noexcept {
+    int current = device;
+    if (current < 0 && !parse_device(state, function, nullptr, &current)) return false;
+    if (given != nullptr && Py_IsNone(given) == 0)
+        return parse_stream(state, function, given, current, stream) &&
+               (device < 0 || check_stream_device(function, *stream, device));
+    if (active_stream(stream)) return device < 0 || check_stream_device(function, *stream, device);
+    for (const Access *access : accesses) {
+        if (access == nullptr || !access->has_producer || access->producer.device != current) continue;
+        *stream = access->producer;
+        return true;
+    }
+    *stream = {};
+    stream->device = current;
+    return true;
 }
 
 }  // namespace cukern::py

@@ -1,35 +1,47 @@
 // One Python object as one borrowed view of memory, and what keeps it alive.
 #pragma once
 
+#include <initializer_list>
+
+#include "access.h"
 #include "element_types.h"
-#include "py_ref.h"
+#include "frameworks.h"
+#include "shapes.h"
 
 #include "cukern/overlap.h"
-#include "cukern/tensor_view.h"
 
 namespace cukern::py {
 
 // Python's own numbers have no element type: they take that of the arrays beside them (NEP 50).
 enum class Weak { none, boolean, integer, real };
 
+// Whose array it is: a result without `out` is of the same kind.
+enum class Family : std::int8_t {
+    number,    // Python's or NumPy's
+    numpy,     // ndarrays and buffers
+    array,     // cukern.Array
+    exchange,  // a type with DLPack's exchange API, such as torch.Tensor
+    cupy,
+    dlpack,  // a type with __dlpack__
+    cuda     // a type with __cuda_array_interface__ alone
+};
+
 class Operand {
 public:
-    // For messages: the function and the argument's name.
-    struct Place {
-        const char *function;
-        const char *argument;
-    };
-
     Operand() noexcept = default;
     Operand(const Operand &) = delete;
     Operand &operator=(const Operand &) = delete;
 
-    // Accepts, in this order: ndarray, Python's int and float, NumPy's scalars, objects with the buffer protocol.
-    // Raises TypeError for what is none of these, and for element types that are not ours.
-    bool read(Place place, PyObject *object) noexcept;
+    // Accepts, in this order: Array, ndarray, Python's int and float, NumPy's scalars, other libraries' arrays,
+    // objects with the buffer protocol. Raises TypeError for what is none of these, and for element types that are
+    // not ours. `consumer` is the stream that a producer without one of its own is asked to be ready for.
+    bool read(const Place &place, PyObject *object, const StreamRef &consumer) noexcept;
 
     // The same for `out`: writable arrays and buffers only, and no copy stands in for them unnoticed.
-    bool read_out(Place place, PyObject *object) noexcept;
+    bool read_out(const Place &place, PyObject *object, const StreamRef &consumer) noexcept;
+
+    // The same without operations' rules: NumPy's numbers for Python's, and any of our element types.
+    bool read_memory(const Place &place, PyObject *object, bool writes) noexcept;
 
     // Gives a weak operand its value in `type`; OverflowError where an integer type cannot hold it.
     bool resolve(ElementType type) noexcept;
@@ -37,38 +49,68 @@ public:
     // Writes back what an unaligned `out` was computed in; nothing to do for others.
     bool finish_out() noexcept;
 
-    const char *name() const noexcept { return name_; }  // the argument's
-    const TensorView &view() const noexcept { return view_; }
-    ElementType type() const noexcept { return view_.type; }
+    const char *name() const noexcept { return access_.name; }  // the argument's
+    const TensorView &view() const noexcept { return access_.view; }
+    const Access &access() const noexcept { return access_; }
+    Access &access() noexcept { return access_; }
+    ElementType type() const noexcept { return access_.view.type; }
     Weak weak() const noexcept { return weak_; }
-    ByteLayout layout() const noexcept;  // of the object's own memory
+    Family family() const noexcept { return family_; }
+    const dlpack::ExchangeAPI *api() const noexcept { return api_; }  // of Family::exchange
+    // An array in the host's own memory, be it a value that travels with the call.
+    bool on_host() const noexcept { return family_ != Family::number && !access_.location.reachable; }
+    // Whether an operation takes the element type; TypeError that lists what it takes.
+    bool check_type(const char *function, bool taken) const noexcept;
+    // For messages about the element type: what to do with bytes that say nothing of theirs.
+    const char *advice() const noexcept {
+        return untyped_ ? "; to read its bytes as another type, pass memoryview(x).cast(\"f\") or the like" : "";
+    }
+    PyObject *object() const noexcept { return object_; }
+    const dlpack::Device &foreign_device() const noexcept { return foreign_device_; }
+    const ByteLayout &layout() const noexcept { return layout_; }  // of the object's own memory
     bool has_memory() const noexcept { return layout_.data != nullptr; }
 
-    // The operand as ndarray of its own memory, never of a subclass.
+    // The operand as ndarray of its own memory, never of a subclass. For what is on the host.
     PyRef ndarray() const noexcept;
 
 private:
-    bool read_array(Place place, PyArrayObject *array) noexcept;
-    bool read_buffer(Place place, PyObject *object) noexcept;
-    bool read_numpy_scalar(Place place, PyObject *object) noexcept;
-    bool set_memory(Place place, void *data, int ndim, const Py_ssize_t *shape, const Py_ssize_t *strides,
-                    Py_ssize_t item_size) noexcept;
-    bool stand_in() noexcept;
+    bool read_own(PyObject *object) noexcept;
+    bool read_array(const Place &place, PyArrayObject *array) noexcept;
+    bool read_buffer(const Place &place, PyObject *object) noexcept;
+    bool read_numpy_scalar(const Place &place, PyObject *object) noexcept;
+    bool read_library(const Place &place, PyObject *object, const StreamRef &consumer, bool writes) noexcept;
+    bool set_memory(const Place &place, void *data, int ndim, const std::int64_t *shape,
+                    const std::int64_t *strides, std::int64_t item_size) noexcept;
+    bool make_writable(const Place &place) noexcept;
+    bool stand_in(const Place &place) noexcept;
 
-    const char *name_ = "";
     PyObject *object_ = nullptr;  // borrowed from the caller's arguments
+    PyRef keeper_;                // of another library's memory
     PyRef copy_;                  // aligned, in place of an array that is not
     BufferHolder buffer_;
-    TensorView view_;
+    Access access_;
     ByteLayout layout_{};
     std::int64_t byte_strides_[kMaxDims];
     std::int64_t layout_shape_[kMaxDims];
+    const dlpack::ExchangeAPI *api_ = nullptr;
+    dlpack::Device foreign_device_{};
+    Family family_ = Family::number;
     Weak weak_ = Weak::none;
     bool writable_ = false;
     bool aligned_ = true;
+    bool untyped_ = false;  // a buffer of bytes that say nothing of their type
 };
 
-// "(3, 4)", or "(3,)" as Python writes it.
-PyRef shape_text(int ndim, const std::int64_t *shape) noexcept;
+// A Python number, or a list or tuple: what NumPy makes an array of.
+bool is_number(PyObject *object) noexcept;
+inline bool is_plain(PyObject *object) noexcept {
+    return is_number(object) || PyList_Check(object) || PyTuple_Check(object);
+}
+
+// The stream of a call: `given` (null or None: none), else the innermost active one, else that of the first array
+// whose library has one, else the legacy default stream. It is of `device`; -1: of no array here, so that any
+// does.
+bool choose_stream(const ModuleState &state, const char *function, PyObject *given, int device,
+                   std::initializer_list<const Access *> accesses, StreamRef *stream) noexcept;
 
 }  // namespace cukern::py

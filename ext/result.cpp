@@ -2,6 +2,9 @@
 
 #include "result.h"
 
+#include "array.h"
+#include "streams.h"
+
 #include <cstdlib>
 
 namespace cukern::py {
@@ -77,34 +80,164 @@ bool broadcast(const char *function, const Operand &a, const Operand &b, Shape *
     return true;
 }
 
-bool Result::prepare(const char *function, PyObject *out, const Shape &shape, ElementType type,
-                     Operand *const *operands, int num_operands, Overlap overlap) noexcept {
+bool consumer_of(const Request &request, StreamRef *consumer) noexcept {
+    *consumer = {};
+    if (request.stream == nullptr) {
+        active_stream(consumer);
+        return true;
+    }
+    int device = 0;
+    return parse_device(request.state, request.function, nullptr, &device) &&
+           parse_stream(request.state, request.function, request.stream, device, consumer);
+}
+
+bool Result::prepare(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
+                     int num_operands, Overlap overlap, const StreamRef &consumer) noexcept {
     std::int64_t bytes = 0;
     if (!checked_bytes(shape.lengths, shape.ndim, size_of(type), &bytes)) {
         const PyRef text = shape_text(shape.ndim, shape.lengths);
         if (text)
             PyErr_Format(PyExc_ValueError, "%s: the result's shape %U has more elements than memory can hold",
-                         function, text.get());
+                         request.function, text.get());
         return false;
     }
-    if (out != nullptr) {
-        object_ = PyRef::borrow(out);
-        return operand_.read_out({function, "out"}, out) &&
-               check_out(function, shape, type, operands, num_operands, overlap);
+    if (request.out != nullptr) {
+        object_ = PyRef::borrow(request.out);
+        return operand_.read_out({request.state, request.function, "out"}, request.out, consumer) &&
+               check_out(request.function, shape, type, operands, num_operands, overlap) &&
+               decide_site(request, operands, num_operands);
     }
-    npy_intp lengths[kMaxDims];
+    return decide_site(request, operands, num_operands) &&
+           make(request, shape, type, operands, num_operands, overlap);
+}
+
+namespace {
+
+// "a is in host memory, b on device 0".
+bool refuse_mix(const char *function, const Operand &host, const Operand &device) noexcept {
+    PyErr_Format(PyExc_TypeError,
+                 "%s: %s is in host memory and %s in memory of device %d; copy it there first, as by "
+                 "cukern.asarray(%s)",
+                 function, host.name(), device.name(), device.access().location.device, host.name());
+    return false;
+}
+
+}  // namespace
+
+bool Result::decide_site(const Request &request, Operand *const *operands, int num_operands) noexcept {
+    const Operand *device = nullptr;  // one that only its device reaches
+    const Operand *shared = nullptr;  // one that both sides reach
+    const Operand *host = nullptr;
+    const Access *accesses[kMaxInputs + 1] = {};
+    for (int i = 0; i <= num_operands; ++i) {
+        const bool is_out = i == num_operands;
+        if (is_out && request.out == nullptr) break;
+        const Operand &operand = is_out ? operand_ : *operands[i];
+        const Location &location = operand.access().location;
+        accesses[i] = &operand.access();
+        if (operand.on_host()) {
+            if (host == nullptr) host = &operand;
+        } else if (operand.family() != Family::number && location.kind == MemoryKind::device) {
+            if (device != nullptr && device->access().location.device != location.device) {
+                PyErr_Format(PyExc_ValueError,
+                             "%s: %s is on device %d and %s on device %d; copy one of them, as by "
+                             "cukern.asarray(%s, device=%d)",
+                             request.function, device->name(), device->access().location.device, operand.name(),
+                             location.device, operand.name(), device->access().location.device);
+                return false;
+            }
+            if (device == nullptr) device = &operand;
+        } else if (operand.family() != Family::number && shared == nullptr) {
+            shared = &operand;
+        }
+    }
+    if (device != nullptr && host != nullptr) return refuse_mix(request.function, *host, *device);
+    const Operand *place = device != nullptr ? device : host == nullptr ? shared : nullptr;
+    site_.on_device = place != nullptr;
+    if (place == nullptr) return true;
+    return choose_stream(request.state, request.function, request.stream, place->access().location.device,
+                         {accesses[0], accesses[1], accesses[2]}, &site_.stream);
+}
+
+bool Result::make(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
+                  int num_operands, Overlap overlap) noexcept {
+    const Operand *lead = nullptr;  // the first array decides
+    MemoryKind kind = MemoryKind::pinned;
+    for (int i = 0; i < num_operands; ++i) {
+        if (operands[i]->family() == Family::number) continue;
+        if (lead == nullptr) lead = operands[i];
+        const Location &location = operands[i]->access().location;
+        if (!location.reachable) continue;
+        if (location.kind == MemoryKind::device) kind = MemoryKind::device;
+        if (location.kind == MemoryKind::managed && kind == MemoryKind::pinned) kind = MemoryKind::managed;
+    }
     npy_intp strides[kMaxDims];
-    for (int i = 0; i < shape.ndim; ++i) lengths[i] = shape.lengths[i];
     const bool keeps_order = overlap == Overlap::same_allowed;
     if (keeps_order) keep_order(operands, num_operands, shape, size_of(type), strides);
-    object_ = PyRef::steal(PyArray_New(&PyArray_Type, shape.ndim, lengths, numpy_type_of(type),
-                                       keeps_order ? strides : nullptr, nullptr, 0, 0, nullptr));
-    return object_ && operand_.read_out({function, "the result"}, object_.get());
+    const Family family = lead == nullptr ? Family::numpy : lead->family();
+    if (family == Family::exchange) {
+        object_ = make_by_exchange(lead->api(), lead->foreign_device(), type, shape);
+    } else if (family == Family::cupy) {
+        const PyRef lengths = PyRef::steal(PyTuple_New(shape.ndim));
+        for (int i = 0; lengths && i < shape.ndim; ++i)
+            if (PyTuple_SetItem(lengths.get(), i, PyLong_FromLongLong(shape.lengths[i])) != 0) return false;
+        const PyRef dtype = numpy_dtype(request.state, type);
+        if (!lengths || !dtype) return false;
+        object_ = PyRef::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject *>(Py_TYPE(lead->object())),
+                                                            lengths.get(), dtype.get(), nullptr));
+    } else if (site_.on_device || family == Family::array) {
+        if (family == Family::dlpack) like_ = lead->object();
+        StreamRef stream = site_.stream;
+        if (!site_.on_device &&
+            !stream_on(request.state, request.function, nullptr, lead->access().location.device, &stream))
+            return false;
+        std::int64_t own[kMaxDims];
+        for (int i = 0; keeps_order && i < shape.ndim; ++i) own[i] = strides[i] / size_of(type);
+        object_ = new_array(request.state, request.function, family == Family::array ? kind : MemoryKind::device,
+                            type, shape.ndim, shape.lengths, keeps_order ? own : nullptr, stream);
+    } else {
+        if (family == Family::dlpack) like_ = lead->object();
+        npy_intp lengths[kMaxDims];
+        for (int i = 0; i < shape.ndim; ++i) lengths[i] = shape.lengths[i];
+        object_ = PyRef::steal(PyArray_New(&PyArray_Type, shape.ndim, lengths, numpy_type_of(type),
+                                           keeps_order ? strides : nullptr, nullptr, 0, 0, nullptr));
+    }
+    return object_ &&
+           operand_.read_out({request.state, request.function, "the result"}, object_.get(), site_.stream);
+}
+
+bool Result::begin(const Request &request, Operand *const *operands, int num_operands) noexcept {
+    if (!site_.on_device) {  // the host is about to look
+        for (int i = 0; i < num_operands; ++i)
+            if (Storage *storage = operands[i]->access().storage; storage != nullptr)
+                if (!wait_for_host(request.state, request.function, storage, false)) return false;
+        Storage *storage = operand_.access().storage;
+        return storage == nullptr || wait_for_host(request.state, request.function, storage, true);
+    }
+    for (int i = 0; i < num_operands; ++i)
+        if (!order_access(request.state, request.function, operands[i]->access(), site_.stream, false))
+            return false;
+    return order_access(request.state, request.function, operand_.access(), site_.stream, true);
+}
+
+bool Result::end(const Request &request, Operand *const *operands, int num_operands) noexcept {
+    if (!site_.on_device) return true;
+    for (int i = 0; i < num_operands; ++i)
+        if (!note_access(request.state, request.function, operands[i]->access(), site_.stream, false))
+            return false;
+    return note_access(request.state, request.function, operand_.access(), site_.stream, true) &&
+           wait_if_exported(request.state, request.function, operand_.access());
 }
 
 bool Result::check_out(const char *function, const Shape &shape, ElementType type, Operand *const *operands,
                        int num_operands, Overlap overlap) noexcept {
     const TensorView &view = operand_.view();
+    if (!can_cast_same_kind(type, view.type)) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s: the result is of element type %s, which out's %s cannot take (casting 'same_kind')%s",
+                     function, name_of(type), name_of(view.type), operand_.advice());
+        return false;
+    }
     bool same = view.ndim == shape.ndim;
     for (int i = 0; same && i < shape.ndim; ++i) same = view.shape[i] == shape.lengths[i];
     if (!same) {
@@ -113,13 +246,6 @@ bool Result::check_out(const char *function, const Shape &shape, ElementType typ
         if (got && expected)
             PyErr_Format(PyExc_ValueError, "%s: out has shape %U; the result has %U", function, got.get(),
                          expected.get());
-        return false;
-    }
-    if (!can_cast_same_kind(type, view.type)) {
-        PyErr_Format(PyExc_TypeError,
-                     "%s: the result is of element type %s, which out's %s cannot take (casting "
-                     "'same_kind')",
-                     function, name_of(type), name_of(view.type));
         return false;
     }
     const ByteLayout own = operand_.layout();
@@ -144,6 +270,9 @@ bool Result::check_out(const char *function, const Shape &shape, ElementType typ
     return true;
 }
 
-PyObject *Result::finish() noexcept { return operand_.finish_out() ? object_.release() : nullptr; }
+PyObject *Result::finish(const ModuleState &state) noexcept {
+    if (!operand_.finish_out()) return nullptr;
+    return like_ == nullptr ? object_.release() : convert_like(state, like_, object_.get()).release();
+}
 
 }  // namespace cukern::py

@@ -57,12 +57,12 @@ def test_read_only() -> None:
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        ([0.0] * 3, "out is of type list; expected an ndarray or a writable object with the buffer protocol"),
+        ([0.0] * 3, "out is of type list; expected an array or a writable object with the buffer protocol"),
         (1.0, "out is of type float; expected"),
         (np.float64(1), "out is of type float64; expected"),
         (np.zeros(3, ">f8"), "out is byte-swapped"),
-        (np.zeros(3, np.int16), "out has element type int16; supported"),
-        (bytearray(24), r"out has element type 'B'.*memoryview\(x\).cast"),
+        (np.zeros(3, np.int16), "the result is of element type float64, which out's int16 cannot take"),
+        (bytearray(24), r"the result is of element type float64, which out's uint8 cannot take.*memoryview\(x\).cast"),
         ((np.zeros(3),), "out is of type tuple"),
     ],
     ids=lambda thing: type(thing).__name__,

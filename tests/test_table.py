@@ -27,8 +27,9 @@ def test_every_row_is_a_documented_function(row: dict[str, str]) -> None:
     for section in ("Parameters", "Returns", "Raises", "Examples"):
         assert f"\n{section}\n{'-' * len(section)}\n" in function.__doc__
     parameters = inspect.signature(function).parameters
-    assert list(parameters)[-1] == "out"
-    assert parameters["out"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert list(parameters)[-2:] == ["out", "stream"]
+    for name in ("out", "stream"):
+        assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
     assert parameters["a"].kind is inspect.Parameter.POSITIONAL_ONLY
 
 

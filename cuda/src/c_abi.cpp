@@ -94,6 +94,13 @@ Status run_on_host(Op op, const TensorView &a, const TensorView &b, const Tensor
     return elementwise_on_host(make_call(op, a, b, out));
 }
 
+Status run_on_device(Op op, const TensorView &a, const TensorView &b, const TensorView &out, int device,
+                     void *stream) noexcept {
+    StreamRef ref;
+    CUKERN_TRY(stream_ref(stream, device, &ref));
+    return elementwise(make_call(op, a, b, out), ref);
+}
+
 template <typename T, typename R>
 Status binary(Op op, const T *a, const T *b, R *out, std::size_t n) noexcept {
     TensorView x;
@@ -160,7 +167,9 @@ Status product_on_device(MatmulAlgorithm algorithm, const T *a, const std::int64
     call.a = &x;
     call.b = &y;
     call.out = &z;
-    return matmul(call, device, stream);
+    StreamRef ref;
+    CUKERN_TRY(stream_ref(stream, device, &ref));
+    return matmul(call, ref);
 }
 
 }  // namespace
@@ -193,7 +202,7 @@ cukern_status cukern_set_cublas_path(const char *path) { return open_cublas(path
         CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &x));                           \
         CUKERN_TRY(strided_view(b, b_strides, shape, ndim, "b", &y));                           \
         CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &z));                     \
-        return elementwise(make_call(Op::id, x, y, z), device, stream);                         \
+        return run_on_device(Op::id, x, y, z, device, stream);                                  \
     }
 #define CUKERN_DEFINE_scalar(id, T, S, R)                                                            \
     cukern_status CUKERN_SIGNATURE_scalar(id, T, S, R) { return scalar(Op::id, a, factor, out, n); } \
@@ -202,7 +211,7 @@ cukern_status cukern_set_cublas_path(const char *path) { return open_cublas(path
         CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &x));                                \
         CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &z));                          \
         immediate_view(factor, &y);                                                                  \
-        return elementwise(make_call(Op::id, x, y, z), device, stream);                              \
+        return run_on_device(Op::id, x, y, z, device, stream);                                       \
     }
 #define CUKERN_OP(id, kind, types, rule, doc)                                  \
     CUKERN_DEFINE_##kind(id, float, f32, CUKERN_RESULT_##rule##_f32)           \

@@ -10,6 +10,8 @@
 #include <mutex>
 #include <new>
 
+#include "cukern/storage.h"
+
 namespace cukern {
 namespace {
 
@@ -20,10 +22,12 @@ struct Globals {
     BackendInfo info;
 };
 std::atomic<Globals *> g_globals{nullptr};
+std::atomic<int> g_generation{0};
 
 // A child of fork shares no thread, lock or lane with its parent. Where the GPU was used the CUDA context
 // stays active, and says through ready() that it is of no use; else the child starts anew.
 void start_anew() noexcept {
+    g_generation.fetch_add(1, std::memory_order_relaxed);
     Globals *parent = g_globals.load(std::memory_order_relaxed);
     if (parent == nullptr || parent->contexts[static_cast<int>(Backend::cuda)] != nullptr) return;
     g_globals.store(nullptr, std::memory_order_relaxed);
@@ -118,6 +122,8 @@ Status context(Context **out) noexcept {
     return active->runtime.ready();
 }
 
+int fork_generation() noexcept { return g_generation.load(std::memory_order_relaxed); }
+
 Status active_backend(Backend *backend) noexcept {
     Globals *g = globals();
     if (g == nullptr) return no_memory();
@@ -168,15 +174,20 @@ void testing::block_usage(std::int64_t *in_use, std::int64_t *cached) noexcept {
     Context *active = nullptr;
     *in_use = *cached = 0;
     if (context(&active) != CUKERN_OK || active == nullptr) return;
-    *in_use = active->blocks.in_use();
-    *cached = active->blocks.cached();
+    for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
+        const BlockPool::Usage usage = active->blocks.usage(static_cast<MemoryKind>(kind));
+        *in_use += usage.in_use;
+        *cached += usage.cached;
+    }
 }
 
 void testing::release_caches() noexcept {
     Context *active = nullptr;
     if (context(&active) != CUKERN_OK || active == nullptr) return;
+    release_finished();
     active->lanes.empty();
     active->blocks.empty();
+    active->events.empty();
 }
 
 }  // namespace cukern

@@ -1,20 +1,26 @@
-// What a back-end owns while it is in use: its runtime, cached device blocks and staging lanes.
+// What a back-end owns while it is in use: its runtime, cached events and blocks of memory, staging lanes.
 #pragma once
 
 #include "block_pool.h"
+#include "event_pool.h"
 #include "lane_pool.h"
 #include "runtime.h"
 
 namespace cukern {
 
 struct Context {
-    explicit Context(Runtime &r) noexcept : runtime(r), blocks(r), lanes(r) {}
+    explicit Context(Runtime &r) noexcept : runtime(r), events(r), blocks(r, events), lanes(r, blocks) {}
     Runtime &runtime;
+    EventPool events;
     BlockPool blocks;
     LanePool lanes;
 };
 
 // The back-end in use, chosen on the first call. Fails after a fork of a process that had used the GPU.
 Status context(Context **out) noexcept;
+
+// Counts the forks between the first process and this one. What an earlier generation made is not touched: a child
+// shares no lock, thread or device with its parent.
+int fork_generation() noexcept;
 
 }  // namespace cukern

@@ -23,12 +23,12 @@ bool same_view(const TensorView &a, const TensorView &b) noexcept {
 
 }  // namespace
 
-Status elementwise(const ElementwiseCall &call, int device, Stream stream) noexcept {
+Status elementwise(const ElementwiseCall &call, const StreamRef &stream) noexcept {
     Context *active = nullptr;
     CUKERN_TRY(context(&active));
-    const DeviceGuard guard(active->runtime, device);
+    const DeviceGuard guard(active->runtime, stream.device);
     CUKERN_TRY(guard.status());
-    return launch(*active, call, stream);
+    return launch(*active, call, stream.handle);
 }
 
 Status elementwise_on_host(const ElementwiseCall &call) noexcept {
@@ -49,7 +49,7 @@ Status elementwise_on_host(const ElementwiseCall &call) noexcept {
     }
     CUKERN_TRY(staging.reserve(*call.out, &out));
     on_device.out = &out;
-    CUKERN_TRY(launch(*active, on_device, staging.stream()));
+    CUKERN_TRY(launch(*active, on_device, staging.stream().handle));
     return staging.download(out, *call.out);
 }
 

@@ -18,8 +18,9 @@ Status LanePool::acquire(int device, Lane **out) noexcept {
     auto *lane = new (std::nothrow) Lane;
     if (lane == nullptr) return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
     lane->device = device;
-    Status status = runtime_.create_stream(&lane->stream);
-    if (status == CUKERN_OK) status = runtime_.allocate_pinned(kArenaBytes, &lane->arena);
+    Status status = runtime_.create_stream(true, 0, &lane->stream);
+    if (status == CUKERN_OK) lane->stream_id = runtime_.stream_id(lane->stream);
+    if (status == CUKERN_OK) status = runtime_.allocate(MemoryKind::pinned, kArenaBytes, &lane->arena);
     if (status != CUKERN_OK) {
         destroy(lane);
         return status;
@@ -30,8 +31,9 @@ Status LanePool::acquire(int device, Lane **out) noexcept {
 
 Status LanePool::prepare_slots(Lane &lane) noexcept {
     for (int i = 0; i < kSlots; ++i) {
-        if (lane.events[i] == nullptr) CUKERN_TRY(runtime_.create_event(&lane.events[i]));
-        if (lane.slots[i] == nullptr) CUKERN_TRY(runtime_.allocate_pinned(kSlotBytes, &lane.slots[i]));
+        if (lane.events[i] == nullptr) CUKERN_TRY(runtime_.create_event(false, &lane.events[i]));
+        if (lane.slots[i] == nullptr)
+            CUKERN_TRY(runtime_.allocate(MemoryKind::pinned, kSlotBytes, &lane.slots[i]));
     }
     return CUKERN_OK;
 }
@@ -48,10 +50,13 @@ void LanePool::release(Lane *lane) noexcept {
 void LanePool::destroy(Lane *lane) noexcept {
     for (int i = 0; i < kSlots; ++i) {
         if (lane->events[i] != nullptr) runtime_.destroy_event(lane->events[i]);
-        if (lane->slots[i] != nullptr) runtime_.release_pinned(lane->slots[i]);
+        if (lane->slots[i] != nullptr) runtime_.release(MemoryKind::pinned, lane->slots[i]);
     }
-    if (lane->arena != nullptr) runtime_.release_pinned(lane->arena);
-    if (lane->stream != nullptr) runtime_.destroy_stream(lane->stream);
+    if (lane->arena != nullptr) runtime_.release(MemoryKind::pinned, lane->arena);
+    if (lane->stream != nullptr) {
+        blocks_.forget_stream(lane->device, lane->stream_id);
+        runtime_.destroy_stream(lane->stream);
+    }
     delete lane;
 }
 

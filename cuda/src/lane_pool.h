@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "block_pool.h"
 #include "runtime.h"
 
 namespace cukern {
@@ -17,6 +18,7 @@ constexpr std::size_t kArenaBytes = std::size_t{256} << 10;  // of pinned memory
 struct Lane {
     int device = 0;
     Stream stream = nullptr;
+    std::uint64_t stream_id = 0;
     void *slots[kSlots] = {};
     Event events[kSlots] = {};
     bool in_flight[kSlots] = {};  // an event of the slot is recorded and not yet waited for
@@ -25,7 +27,7 @@ struct Lane {
 
 class LanePool {
 public:
-    explicit LanePool(Runtime &runtime) noexcept : runtime_(runtime) {}
+    LanePool(Runtime &runtime, BlockPool &blocks) noexcept : runtime_(runtime), blocks_(blocks) {}
 
     // `device` must be current. A lane's slots are made by prepare_slots, since small calls do without.
     Status acquire(int device, Lane **out) noexcept;
@@ -37,6 +39,7 @@ private:
     void destroy(Lane *lane) noexcept;
 
     Runtime &runtime_;
+    BlockPool &blocks_;
     std::mutex mutex_;
     std::vector<Lane *> free_;
 };

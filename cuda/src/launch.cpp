@@ -18,7 +18,7 @@ Immediate converted_to(const TensorView &view) noexcept {
 
 Immediate converted(const TensorView &view, ElementType type) noexcept {
     switch (type) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy) \
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
     case ElementType::id: return converted_to<ctype>(view);
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
@@ -26,12 +26,18 @@ Immediate converted(const TensorView &view, ElementType type) noexcept {
     return {};
 }
 
+// A copy without conversion moves bits; any other computes in the type that it comes from.
+ElementType copying_type(const ElementwiseCall &call) noexcept {
+    const TensorView &input = *call.inputs[0];
+    return input.immediate || input.type == call.out->type ? bits_of(call.out->type) : input.type;
+}
+
 }  // namespace
 
 void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
     const TensorView &out = *call.out;
     launch->op = call.op;
-    launch->compute = call.compute;
+    launch->compute = call.op == Op::copy ? copying_type(call) : call.compute;
     launch->num_operands = 1 + arity(call.op);
     launch->count = count_of(out);
     launch->data[0] = out.data;
@@ -46,7 +52,7 @@ void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) no
         launch->data[i] = input.data;
         launch->types[i] = input.type;
         launch->immediate[i] = input.immediate;
-        if (input.immediate) launch->values[i] = converted(input, call.compute);
+        if (input.immediate) launch->values[i] = converted(input, call.op == Op::copy ? out.type : call.compute);
         const int lead = out.ndim - input.ndim;
         for (int d = 0; d < out.ndim; ++d)
             launch->strides[i][d] = d < lead || input.shape[d - lead] == 1 ? 0 : input.strides[d - lead];
@@ -60,6 +66,9 @@ void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) no
             launch->strides[i][d] = -launch->strides[i][d];
         }
     }
+    if (call.op == Op::copy && launch->compute == bits_of(out.type) &&
+        (launch->immediate[1] || launch->types[1] == out.type))
+        launch->types[0] = launch->types[1] = launch->compute;
     std::int64_t *strides[kMaxOperands];
     for (int i = 0; i < launch->num_operands; ++i) strides[i] = launch->strides[i];
     launch->ndim = reduce_dimensions(launch->shape, strides, launch->num_operands, out.ndim);

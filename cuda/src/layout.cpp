@@ -165,21 +165,31 @@ bool is_dense(const TensorView &view, const void **first) noexcept {
     return true;
 }
 
-// Only the size of an element matters here, so 4- and 8-byte types share one copy loop each.
+namespace {
+
+// Only the size and the alignment of an element matter here: types that agree in both share one copy loop.
+template <typename F>
+void with_bits(ElementType type, F f) noexcept {
+    switch (bits_of(type)) {
+        case ElementType::uint8: return f(std::uint8_t{});
+        case ElementType::uint16: return f(std::uint16_t{});
+        case ElementType::uint32: return f(std::uint32_t{});
+        case ElementType::uint64: return f(std::uint64_t{});
+        case ElementType::complex64: return f(Complex64{});
+        default: return f(Complex128{});
+    }
+}
+
+}  // namespace
+
 void gather(const TensorView &view, std::int64_t begin, std::int64_t end, void *packed) noexcept {
     if (begin >= end) return;
-    if (size_of(view.type) == 4)
-        gather_as<std::uint32_t>(view, begin, end, packed);
-    else
-        gather_as<std::uint64_t>(view, begin, end, packed);
+    with_bits(view.type, [&](auto element) { gather_as<decltype(element)>(view, begin, end, packed); });
 }
 
 void scatter(const TensorView &view, std::int64_t begin, std::int64_t end, const void *packed) noexcept {
     if (begin >= end) return;
-    if (size_of(view.type) == 4)
-        scatter_as<std::uint32_t>(view, begin, end, packed);
-    else
-        scatter_as<std::uint64_t>(view, begin, end, packed);
+    with_bits(view.type, [&](auto element) { scatter_as<decltype(element)>(view, begin, end, packed); });
 }
 
 }  // namespace cukern

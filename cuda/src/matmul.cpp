@@ -47,8 +47,8 @@ TensorView packed_like(const TensorView &view, ElementType type, void *data) noe
 
 class Product {
 public:
-    Product(Context &context, const MatmulCall &call, int device, Stream stream) noexcept
-        : context_(context), call_(call), device_(device), stream_(stream) {}
+    Product(Context &context, const MatmulCall &call, const StreamRef &stream) noexcept
+        : context_(context), call_(call), device_(stream.device), stream_(stream) {}
 
     Status run() noexcept {
         const TensorView &out = *call_.out;
@@ -61,7 +61,7 @@ public:
         Matrix c;
         if (out.type == call_.compute && as_matrix(out, &c)) return launch(a, b, c);
         const std::int64_t bytes = count_of(out) * size_of(call_.compute);
-        CUKERN_TRY(out_block_.acquire(context_.blocks, static_cast<std::size_t>(bytes), device_, stream_));
+        CUKERN_TRY(out_block_.acquire(context_.blocks, static_cast<std::size_t>(bytes), device_, stream_.id));
         const TensorView result = packed_like(out, call_.compute, out_block_.data());
         as_matrix(result, &c);
         CUKERN_TRY(launch(a, b, c));
@@ -80,18 +80,17 @@ private:
     Status copy(const TensorView &from, const TensorView &to) noexcept {
         ElementwiseCall call;
         call.op = Op::copy;
-        call.compute = is_floating(from.type) && !is_floating(to.type) ? from.type : to.type;
         call.inputs[0] = &from;
         call.out = &to;
         ElementwiseLaunch plan;
         plan_elementwise(call, &plan);
-        return context_.runtime.launch_elementwise(plan, stream_);
+        return context_.runtime.launch_elementwise(plan, stream_.handle);
     }
 
     Status prepare(const TensorView &view, Block &block, Matrix *matrix) noexcept {
         if (view.type == call_.compute && as_matrix(view, matrix)) return CUKERN_OK;
         const std::int64_t bytes = count_of(view) * size_of(call_.compute);
-        CUKERN_TRY(block.acquire(context_.blocks, static_cast<std::size_t>(bytes), device_, stream_));
+        CUKERN_TRY(block.acquire(context_.blocks, static_cast<std::size_t>(bytes), device_, stream_.id));
         const TensorView packed = packed_like(view, call_.compute, block.data());
         CUKERN_TRY(copy(view, packed));
         as_matrix(packed, matrix);
@@ -121,17 +120,17 @@ private:
         p.ldc = c.ld;
         bool cublas = call_.algorithm == MatmulAlgorithm::cublas;
         if (call_.algorithm == MatmulAlgorithm::automatic) cublas = prefers_cublas(call_) && find_cublas();
-        if (!cublas) return context_.runtime.launch_matmul(p, stream_);
-        const Status status = context_.runtime.launch_cublas(p, device_, stream_);
+        if (!cublas) return context_.runtime.launch_matmul(p, stream_.handle);
+        const Status status = context_.runtime.launch_cublas(p, device_, stream_.handle);
         if (status != CUKERN_OUT_OF_MEMORY) return status;
         context_.blocks.empty();  // the first product on a stream allocates a workspace
-        return context_.runtime.launch_cublas(p, device_, stream_);
+        return context_.runtime.launch_cublas(p, device_, stream_.handle);
     }
 
     Context &context_;
     const MatmulCall &call_;
     const int device_;
-    const Stream stream_;
+    const StreamRef stream_;
     Block a_block_;
     Block b_block_;
     Block out_block_;
@@ -159,13 +158,13 @@ bool prefers_cublas(const MatmulCall &call) noexcept {
     return m > kSmallProduct || k > kSmallProduct || n > kSmallProduct;
 }
 
-Status matmul(const MatmulCall &call, int device, Stream stream) noexcept {
+Status matmul(const MatmulCall &call, const StreamRef &stream) noexcept {
     Context *active = nullptr;
     CUKERN_TRY(context(&active));
     CUKERN_TRY(check_algorithm(*active, call));
-    const DeviceGuard guard(active->runtime, device);
+    const DeviceGuard guard(active->runtime, stream.device);
     CUKERN_TRY(guard.status());
-    return Product(*active, call, device, stream).run();
+    return Product(*active, call, stream).run();
 }
 
 Status matmul_on_host(const MatmulCall &call) noexcept {
@@ -185,7 +184,7 @@ Status matmul_on_host(const MatmulCall &call) noexcept {
     on_device.a = &a;
     on_device.b = &b;
     on_device.out = &out;
-    CUKERN_TRY(Product(*active, on_device, staging.device(), staging.stream()).run());
+    CUKERN_TRY(Product(*active, on_device, staging.stream()).run());
     return staging.download(out, *call.out);
 }
 

@@ -23,6 +23,9 @@ bool fails(Fault fault) noexcept {
     return counter.countdown.fetch_sub(1, std::memory_order_relaxed) == 1;
 }
 
+std::atomic<std::int64_t> g_moved[3];  // bytes by CopyKind
+std::atomic<std::int64_t> g_free_list_hits{0};
+
 std::atomic<std::int64_t> g_held[testing::kNumResources];
 
 std::atomic<std::int64_t> &held_count(testing::Resource resource) noexcept {
@@ -55,14 +58,27 @@ std::int64_t testing::held(Resource resource) noexcept {
     return held_count(resource).load(std::memory_order_relaxed);
 }
 
-void Runtime::release_device(void *data) noexcept {
-    gone(Resource::memory);
-    do_release_device(data);
+Counters counters() noexcept {
+    constexpr auto relaxed = std::memory_order_relaxed;
+    Counters c;
+    c.launches = testing::calls(Fault::launch);
+    c.synchronizations = testing::calls(Fault::synchronize);
+    c.host_to_device = g_moved[static_cast<int>(CopyKind::host_to_device)].load(relaxed);
+    c.device_to_host = g_moved[static_cast<int>(CopyKind::device_to_host)].load(relaxed);
+    c.driver_allocations = testing::calls(Fault::allocate);
+    c.free_list_hits = g_free_list_hits.load(relaxed);
+    return c;
 }
 
-void Runtime::release_pinned(void *data) noexcept {
+void count_free_list_hit() noexcept { g_free_list_hits.fetch_add(1, std::memory_order_relaxed); }
+
+void Runtime::count_moved(std::size_t bytes, CopyKind kind) noexcept {
+    g_moved[static_cast<int>(kind)].fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+}
+
+void Runtime::release(MemoryKind kind, void *data) noexcept {
     gone(Resource::memory);
-    do_release_pinned(data);
+    do_release(kind, data);
 }
 
 void Runtime::destroy_stream(Stream stream) noexcept {
@@ -75,39 +91,51 @@ void Runtime::destroy_event(Event event) noexcept {
     do_destroy_event(event);
 }
 
-Status Runtime::allocate_device(std::size_t bytes, void **out) noexcept {
+Status Runtime::allocate(MemoryKind kind, std::size_t bytes, void **out) noexcept {
     if (fails(Fault::allocate))
-        return fail_cuda(CUKERN_OUT_OF_MEMORY, 2, "cudaErrorMemoryAllocation", "cudaMalloc", "injected by a test");
-    return made(Resource::memory, do_allocate_device(bytes, out));
-}
-
-Status Runtime::allocate_pinned(std::size_t bytes, void **out) noexcept {
-    if (fails(Fault::allocate))
-        return fail_cuda(CUKERN_OUT_OF_MEMORY, 2, "cudaErrorMemoryAllocation", "cudaHostAlloc",
+        return fail_cuda(CUKERN_OUT_OF_MEMORY, 2, "cudaErrorMemoryAllocation",
+                         kind == MemoryKind::pinned    ? "cudaHostAlloc"
+                         : kind == MemoryKind::managed ? "cudaMallocManaged"
+                                                       : "cudaMalloc",
                          "injected by a test");
-    return made(Resource::memory, do_allocate_pinned(bytes, out));
+    return made(Resource::memory, do_allocate(kind, bytes, out));
 }
 
-Status Runtime::copy(void *destination, const void *source, std::size_t bytes, Stream stream) noexcept {
-    return fails(Fault::copy) ? injected("cudaMemcpyAsync") : do_copy(destination, source, bytes, stream);
+Status Runtime::copy(void *destination, const void *source, std::size_t bytes, CopyKind kind,
+                     Stream stream) noexcept {
+    if (fails(Fault::copy)) return injected("cudaMemcpyAsync");
+    count_moved(bytes, kind);
+    return do_copy(destination, source, bytes, stream);
 }
 
-Status Runtime::create_stream(Stream *out) noexcept {
-    return fails(Fault::stream) ? injected("cudaStreamCreateWithFlags")
-                                : made(Resource::stream, do_create_stream(out));
+Status Runtime::create_stream(bool non_blocking, int priority, Stream *out) noexcept {
+    return fails(Fault::stream) ? injected("cudaStreamCreateWithPriority")
+                                : made(Resource::stream, do_create_stream(non_blocking, priority, out));
 }
 
 Status Runtime::synchronize(Stream stream) noexcept {
     return fails(Fault::synchronize) ? injected("cudaStreamSynchronize") : do_synchronize(stream);
 }
 
-Status Runtime::create_event(Event *out) noexcept {
+Status Runtime::synchronize_device() noexcept {
+    return fails(Fault::synchronize) ? injected("cudaDeviceSynchronize") : do_synchronize_device();
+}
+
+Status Runtime::create_event(bool timing, Event *out) noexcept {
     return fails(Fault::event) ? injected("cudaEventCreateWithFlags")
-                               : made(Resource::event, do_create_event(out));
+                               : made(Resource::event, do_create_event(timing, out));
 }
 
 Status Runtime::record(Event event, Stream stream) noexcept {
     return fails(Fault::event) ? injected("cudaEventRecord") : do_record(event, stream);
+}
+
+Status Runtime::record_all(Event event) noexcept {
+    return fails(Fault::event) ? injected("cuCtxRecordEvent") : do_record_all(event);
+}
+
+Status Runtime::wait_event(Stream stream, Event event) noexcept {
+    return fails(Fault::event) ? injected("cudaStreamWaitEvent") : do_wait_event(stream, event);
 }
 
 Status Runtime::synchronize_event(Event event) noexcept {

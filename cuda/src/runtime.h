@@ -8,13 +8,14 @@
 #include <cstdint>
 
 #include "cukern/backend.h"
+#include "cukern/memory.h"
 #include "cukern/operations.h"
 #include "cukern/testing.h"
 #include "launch.h"
 
 namespace cukern {
 
-using Event = void *;
+enum class CopyKind : std::int8_t { host_to_device, device_to_host, on_device };
 
 class Runtime {
 public:
@@ -31,25 +32,35 @@ public:
     virtual Status set_device(int device) noexcept = 0;
 
     // On the current device. A release cannot usefully fail and returns nothing.
-    Status allocate_device(std::size_t bytes, void **out) noexcept;
-    Status allocate_pinned(std::size_t bytes, void **out) noexcept;
-    void release_device(void *data) noexcept;
-    void release_pinned(void *data) noexcept;
-    virtual std::size_t free_memory() noexcept = 0;  // of the current device; 0 when unknown
+    Status allocate(MemoryKind kind, std::size_t bytes, void **out) noexcept;
+    void release(MemoryKind kind, void *data) noexcept;
+    // Of the current device, in bytes; 0 when unknown.
+    virtual void device_memory(std::int64_t *free, std::int64_t *total) noexcept = 0;
+    virtual Status pointer_info(const void *data, PointerInfo *info) noexcept = 0;
 
-    Status copy(void *destination, const void *source, std::size_t bytes, Stream stream) noexcept;
+    Status copy(void *destination, const void *source, std::size_t bytes, CopyKind kind, Stream stream) noexcept;
+    // Counts bytes that a kernel moves over the link by itself.
+    static void count_moved(std::size_t bytes, CopyKind kind) noexcept;
 
-    Status create_stream(Stream *out) noexcept;
+    Status create_stream(bool non_blocking, int priority, Stream *out) noexcept;
     void destroy_stream(Stream stream) noexcept;
     Status synchronize(Stream stream) noexcept;
+    Status synchronize_device() noexcept;  // the current one
+    virtual Status stream_done(Stream stream, bool *done) noexcept = 0;
+    virtual Status is_capturing(Stream stream, bool *capturing) noexcept = 0;
     // Tells streams apart: a handle is used again after its stream is gone, and the per-thread default stream is
-    // one handle for many streams.
+    // one handle for many streams. Not 0, which stands for the legacy default stream.
     virtual std::uint64_t stream_id(Stream stream) noexcept = 0;
 
-    Status create_event(Event *out) noexcept;
+    Status create_event(bool timing, Event *out) noexcept;
     void destroy_event(Event event) noexcept;
     Status record(Event event, Stream stream) noexcept;
+    // All that the current device's context has been asked for, on whatever stream.
+    Status record_all(Event event) noexcept;
+    Status wait_event(Stream stream, Event event) noexcept;
     Status synchronize_event(Event event) noexcept;
+    virtual Status event_done(Event event, bool *done) noexcept = 0;
+    virtual Status event_elapsed(Event begin, Event end, float *milliseconds) noexcept = 0;
 
     Status launch_elementwise(const ElementwiseLaunch &launch, Stream stream) noexcept;
     Status launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept;
@@ -58,22 +69,26 @@ public:
 
 protected:
     Runtime() = default;
-    virtual Status do_allocate_device(std::size_t bytes, void **out) noexcept = 0;
-    virtual Status do_allocate_pinned(std::size_t bytes, void **out) noexcept = 0;
-    virtual void do_release_device(void *data) noexcept = 0;
-    virtual void do_release_pinned(void *data) noexcept = 0;
+    virtual Status do_allocate(MemoryKind kind, std::size_t bytes, void **out) noexcept = 0;
+    virtual void do_release(MemoryKind kind, void *data) noexcept = 0;
     virtual void do_destroy_stream(Stream stream) noexcept = 0;
     virtual void do_destroy_event(Event event) noexcept = 0;
     virtual Status do_copy(void *destination, const void *source, std::size_t bytes, Stream stream) noexcept = 0;
-    virtual Status do_create_stream(Stream *out) noexcept = 0;
+    virtual Status do_create_stream(bool non_blocking, int priority, Stream *out) noexcept = 0;
     virtual Status do_synchronize(Stream stream) noexcept = 0;
-    virtual Status do_create_event(Event *out) noexcept = 0;
+    virtual Status do_synchronize_device() noexcept = 0;
+    virtual Status do_create_event(bool timing, Event *out) noexcept = 0;
     virtual Status do_record(Event event, Stream stream) noexcept = 0;
+    virtual Status do_record_all(Event event) noexcept = 0;
+    virtual Status do_wait_event(Stream stream, Event event) noexcept = 0;
     virtual Status do_synchronize_event(Event event) noexcept = 0;
     virtual Status do_launch_elementwise(const ElementwiseLaunch &launch, Stream stream) noexcept = 0;
     virtual Status do_launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept = 0;
     virtual Status do_launch_cublas(const MatmulLaunch &launch, int device, Stream stream) noexcept = 0;
 };
+
+// For counters(): an allocation that a pool served.
+void count_free_list_hit() noexcept;
 
 // Makes `device` current for a scope, and the caller's own again after it.
 class DeviceGuard {

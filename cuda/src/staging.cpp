@@ -80,7 +80,7 @@ Staging::~Staging() {
     if (busy_) {  // a call failed half-way: its memory must not be reused under work that is still in flight
         const ErrorRecord cause = last_error();
         Runtime &runtime = context_->runtime;
-        if (runtime.synchronize(lane_->stream) == CUKERN_OK || runtime.synchronize(lane_->stream) == CUKERN_OK)
+        if (runtime.synchronize(stream_.handle) == CUKERN_OK || runtime.synchronize(stream_.handle) == CUKERN_OK)
             std::fill_n(lane_->in_flight, kSlots, false);
         last_error() = cause;
     }
@@ -92,10 +92,22 @@ Status Staging::begin(Uses uses) noexcept {
     CUKERN_TRY(context(&context_));
     Runtime &runtime = context_->runtime;
     if (runtime.backend() == Backend::host && g_mode.load() == testing::StagingMode::automatic) return CUKERN_OK;
-    CUKERN_TRY(runtime.current_device(&device_));
+    CUKERN_TRY(runtime.current_device(&stream_.device));
     slot_bytes_ = g_slot_bytes.load();
     small_bytes_ = uses == Uses::once ? g_small_bytes.load() : 0;
-    return context_->lanes.acquire(device_, &lane_);
+    CUKERN_TRY(context_->lanes.acquire(stream_.device, &lane_));
+    stream_.handle = lane_->stream;
+    stream_.id = lane_->stream_id;
+    return CUKERN_OK;
+}
+
+Status Staging::begin_on(const StreamRef &stream) noexcept {
+    CUKERN_TRY(context(&context_));
+    stream_ = stream;
+    const bool passes = context_->runtime.backend() == Backend::host;
+    if (passes && g_mode.load() == testing::StagingMode::automatic) return CUKERN_OK;
+    slot_bytes_ = g_slot_bytes.load();
+    return context_->lanes.acquire(stream.device, &lane_);
 }
 
 Status Staging::place(std::int64_t bytes, void **data, bool *in_place) noexcept {
@@ -108,7 +120,7 @@ Status Staging::place(std::int64_t bytes, void **data, bool *in_place) noexcept 
         return CUKERN_OK;
     }
     Block &block = blocks_[num_blocks_++];
-    CUKERN_TRY(block.acquire(context_->blocks, static_cast<std::size_t>(bytes), device_, lane_->stream));
+    CUKERN_TRY(block.acquire(context_->blocks, static_cast<std::size_t>(bytes), stream_.device, stream_.id));
     *data = block.data();
     return CUKERN_OK;
 }
@@ -124,10 +136,12 @@ Status Staging::upload(const TensorView &host, TensorView *device) noexcept {
     bool in_place = false;
     CUKERN_TRY(place(bytes_of(own), &data, &in_place));
     busy_ = true;
-    if (in_place)
+    if (in_place) {
         fill_slot(piece, dense, 0, count_of(own), data);
-    else
+        Runtime::count_moved(static_cast<std::size_t>(bytes_of(own)), CopyKind::host_to_device);
+    } else {
         CUKERN_TRY(send(piece, dense, data));
+    }
     *device = own;
     device->data = static_cast<char *>(data) + offset * size_of(host.type);
     if (!dense) set_contiguous(*device);
@@ -161,8 +175,9 @@ Status Staging::download(const TensorView &device, const TensorView &host) noexc
     const char *first = static_cast<const char *>(device.data) - offset * size_of(host.type);
     const char *arena = static_cast<const char *>(lane_->arena);
     if (first >= arena && first < arena + kArenaBytes) {
-        CUKERN_TRY(context_->runtime.synchronize(lane_->stream));
+        CUKERN_TRY(context_->runtime.synchronize(stream_.handle));
         drain_slot(piece, dense, 0, count_of(host), first);
+        Runtime::count_moved(static_cast<std::size_t>(bytes_of(host)), CopyKind::device_to_host);
     } else {
         CUKERN_TRY(receive(first, piece, dense));
     }
@@ -185,6 +200,7 @@ std::int64_t Staging::chunk_elements(const TensorView &host) const noexcept {
 
 Status Staging::send(const TensorView &host, bool packed, void *device) noexcept {
     Runtime &runtime = context_->runtime;
+    busy_ = true;
     CUKERN_TRY(context_->lanes.prepare_slots(*lane_));
     const std::int64_t size = size_of(host.type);
     const std::int64_t count = count_of(host);
@@ -195,8 +211,9 @@ Status Staging::send(const TensorView &host, bool packed, void *device) noexcept
         CUKERN_TRY(wait_for_slot(slot));
         fill_slot(host, packed, begin, end, lane_->slots[slot]);
         CUKERN_TRY(runtime.copy(static_cast<char *>(device) + begin * size, lane_->slots[slot],
-                                static_cast<std::size_t>((end - begin) * size), lane_->stream));
-        CUKERN_TRY(runtime.record(lane_->events[slot], lane_->stream));
+                                static_cast<std::size_t>((end - begin) * size), CopyKind::host_to_device,
+                                stream_.handle));
+        CUKERN_TRY(runtime.record(lane_->events[slot], stream_.handle));
         lane_->in_flight[slot] = true;
     }
     return CUKERN_OK;
@@ -204,6 +221,7 @@ Status Staging::send(const TensorView &host, bool packed, void *device) noexcept
 
 Status Staging::receive(const void *device, const TensorView &host, bool packed) noexcept {
     Runtime &runtime = context_->runtime;
+    busy_ = true;
     CUKERN_TRY(context_->lanes.prepare_slots(*lane_));
     const std::int64_t size = size_of(host.type);
     const std::int64_t count = count_of(host);
@@ -224,8 +242,9 @@ Status Staging::receive(const void *device, const TensorView &host, bool packed)
         const std::int64_t begin = chunk * step;
         const std::int64_t end = std::min(begin + step, count);
         CUKERN_TRY(runtime.copy(lane_->slots[slot], static_cast<const char *>(device) + begin * size,
-                                static_cast<std::size_t>((end - begin) * size), lane_->stream));
-        CUKERN_TRY(runtime.record(lane_->events[slot], lane_->stream));
+                                static_cast<std::size_t>((end - begin) * size), CopyKind::device_to_host,
+                                stream_.handle));
+        CUKERN_TRY(runtime.record(lane_->events[slot], stream_.handle));
         lane_->in_flight[slot] = true;
     }
     for (std::int64_t chunk = std::max<std::int64_t>(0, chunks - kSlots); chunk < chunks; ++chunk)

@@ -27,25 +27,32 @@ public:
     Staging &operator=(const Staging &) = delete;
 
     Status begin(Uses uses) noexcept;
+    // The same for copies that are made in a stream's own order; its device must be current. Nothing is read or
+    // written in place, so that no work needs to be waited for before the lane is given back.
+    Status begin_on(const StreamRef &stream) noexcept;
     Status upload(const TensorView &host, TensorView *device) noexcept;
     Status reserve(const TensorView &host, TensorView *device) noexcept;
     Status download(const TensorView &device, const TensorView &host) noexcept;
 
-    int device() const noexcept { return device_; }
-    Stream stream() const noexcept { return lane_ != nullptr ? lane_->stream : nullptr; }
+    // Whether views pass through untouched: on the host back-end.
+    bool passes_through() const noexcept { return lane_ == nullptr; }
+    const StreamRef &stream() const noexcept { return stream_; }
+
+    // Between memory of the same element type and layout without gaps, straight from one to the other.
+    Status send(const TensorView &host, bool packed, void *device) noexcept;
+    Status receive(const void *device, const TensorView &host, bool packed) noexcept;
+    void finished() noexcept { busy_ = false; }
 
 private:
     static constexpr int kMaxBlocks = kMaxInputs + 1;
 
     Status place(std::int64_t bytes, void **data, bool *in_place) noexcept;
-    Status send(const TensorView &host, bool packed, void *device) noexcept;
-    Status receive(const void *device, const TensorView &host, bool packed) noexcept;
     Status wait_for_slot(int slot) noexcept;
     std::int64_t chunk_elements(const TensorView &host) const noexcept;
 
     Context *context_ = nullptr;
     Lane *lane_ = nullptr;  // none where views pass through
-    int device_ = 0;
+    StreamRef stream_;
     std::int64_t small_bytes_ = 0;
     std::int64_t slot_bytes_ = 0;
     std::size_t arena_used_ = 0;

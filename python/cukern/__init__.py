@@ -1,14 +1,14 @@
 """cukern: the short way from a Python array to a CUDA kernel.
 
-Operations take NumPy arrays and objects with the buffer protocol, run on the GPU where there is one and on
-the CPU where there is none, and return arrays::
+Operations take arrays of NumPy, torch, CuPy, JAX, Numba and cukern's own, run on the GPU where there is one and
+on the CPU where there is none, and return arrays of the kind that they are given::
 
     import numpy, cukern
 
     a = numpy.random.rand(2048, 2048).astype(numpy.float32)
-    b = numpy.random.rand(2048, 2048).astype(numpy.float32)
-    cukern.add(a, b)
-    cukern.matmul(a, b, out=a.copy())
+    cukern.add(a, a)                         # from the host and back
+    b = cukern.asarray(a)                    # on the device
+    cukern.matmul(b, b.T) + 1
 
 ``python -m cukern`` tells which back-end is in use, and why.
 """
@@ -17,28 +17,9 @@ from pathlib import Path as _Path
 
 from . import _cukern
 from ._cukern import *  # noqa: F403
-from ._cukern import (
-    CudaError,
-    DeviceLostError,
-    OutOfMemoryError,
-    backend,
-    matmul,
-    matmul_cublas,
-    matmul_tiled,
-)
 
-__all__ = [
-    "CudaError",
-    "DeviceLostError",
-    "OutOfMemoryError",
-    "backend",
-    "get_include",
-    "library_path",
-    "matmul",
-    "matmul_cublas",
-    "matmul_tiled",
-    *(row["name"] for row in _cukern._table),
-]
+# What the extension has without a leading underscore is public: types, errors, functions, the table's rows.
+__all__ = ["get_include", "library_path", *(name for name in sorted(vars(_cukern)) if not name.startswith("_"))]
 
 __version__ = _cukern.__version__
 

@@ -3,22 +3,33 @@
 
 #include <cstdint>
 
+#include "cukern/scalar_types.h"
+
 namespace cukern {
 
 enum class ElementType : std::int8_t {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy) id,
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) id,
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
 };
 
 struct ElementTypeInfo {
-    const char *name;
-    int size;
-    char kind;  // NumPy's: 'f' floating, 'i' signed integer
+    const char *name;    // NumPy's
+    const char *format;  // of the buffer protocol; empty where it has none
+    std::int8_t size;
+    std::int8_t alignment;
+    char kind;  // NumPy's: 'b' bool, 'i' and 'u' integers, 'f' floating, 'c' complex
+    std::uint8_t dlpack_code;
 };
 
+namespace detail {
+// The row of bool is called bool_, since `bool` is a keyword; its name is "bool".
+constexpr bool is_bool_row(const char *id) { return id[0] == 'b' && id[1] == 'o'; }
+}  // namespace detail
+
 constexpr ElementTypeInfo kElementTypes[] = {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy) {#id, sizeof(ctype), kind},
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
+    {detail::is_bool_row(#id) ? "bool" : #id, format, sizeof(ctype), alignof(ctype), kind, dlpack},
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
 };
@@ -26,28 +37,89 @@ constexpr int kNumElementTypes = static_cast<int>(sizeof(kElementTypes) / sizeof
 
 constexpr const ElementTypeInfo &info(ElementType type) { return kElementTypes[static_cast<int>(type)]; }
 constexpr int size_of(ElementType type) { return info(type).size; }
+constexpr int alignment_of(ElementType type) { return info(type).alignment; }
+constexpr char kind_of(ElementType type) { return info(type).kind; }
 constexpr const char *name_of(ElementType type) { return info(type).name; }
-constexpr bool is_floating(ElementType type) { return info(type).kind == 'f'; }
+constexpr bool is_floating(ElementType type) { return kind_of(type) == 'f'; }
+constexpr bool is_integer(ElementType type) { return kind_of(type) == 'i' || kind_of(type) == 'u'; }
 
 template <typename T>
 struct ElementTypeOf;
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy)     \
-    template <>                                               \
-    struct ElementTypeOf<ctype> {                             \
-        static constexpr ElementType value = ElementType::id; \
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
+    template <>                                                           \
+    struct ElementTypeOf<ctype> {                                         \
+        static constexpr ElementType value = ElementType::id;             \
     };
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
 
-// NumPy 2's promotion of two array types.
-constexpr ElementType promote(ElementType a, ElementType b) {
-    if (is_floating(a) == is_floating(b)) return size_of(a) >= size_of(b) ? a : b;
-    return ElementType::float64;  // a 32- or 64-bit integer with any float
+// The type of a kind and size; float16 rather than bfloat16.
+constexpr ElementType type_of(char kind, int size) {
+    switch (kind) {
+        case 'f':
+            return size == 2 ? ElementType::float16 : size == 4 ? ElementType::float32 : ElementType::float64;
+        case 'c': return size == 8 ? ElementType::complex64 : ElementType::complex128;
+        case 'i':
+            return size == 1   ? ElementType::int8
+                   : size == 2 ? ElementType::int16
+                   : size == 4 ? ElementType::int32
+                               : ElementType::int64;
+        case 'u':
+            return size == 1   ? ElementType::uint8
+                   : size == 2 ? ElementType::uint16
+                   : size == 4 ? ElementType::uint32
+                               : ElementType::uint64;
+        default: return ElementType::bool_;
+    }
 }
 
-// NumPy's "same_kind": any cast but from a floating type to an integer.
+// The type that is copied in place of another of its size and alignment.
+constexpr ElementType bits_of(ElementType type) {
+    return kind_of(type) == 'c' ? type : type_of('u', size_of(type));
+}
+
+namespace detail {
+// The smallest of float16, float32 and float64 that NumPy promotes a type of another kind with.
+constexpr int float_size_for(ElementType type) {
+    if (type == ElementType::bfloat16) return 4;  // beside float16; see promote
+    switch (kind_of(type)) {
+        case 'b': return 2;
+        case 'i':
+        case 'u': return size_of(type) == 1 ? 2 : size_of(type) == 2 ? 4 : 8;
+        case 'c': return size_of(type) / 2;
+        default: return size_of(type);
+    }
+}
+constexpr int max(int a, int b) { return a > b ? a : b; }
+}  // namespace detail
+
+// NumPy 2's promotion of two array types. bfloat16: with float16 float32, with a wider float that one, with
+// integers and bool bfloat16.
+constexpr ElementType promote(ElementType a, ElementType b) {
+    using detail::float_size_for;
+    if (a == b) return a;
+    const char ka = kind_of(a);
+    const char kb = kind_of(b);
+    if (ka == 'b') return b;
+    if (kb == 'b') return a;
+    if (ka == 'c' || kb == 'c')
+        return type_of('c', 2 * detail::max(4, detail::max(float_size_for(a), float_size_for(b))));
+    if (a == ElementType::bfloat16 && is_integer(b)) return a;
+    if (b == ElementType::bfloat16 && is_integer(a)) return b;
+    if (ka == 'f' || kb == 'f') return type_of('f', detail::max(float_size_for(a), float_size_for(b)));
+    if (ka == kb) return size_of(a) > size_of(b) ? a : b;
+    const int i = ka == 'i' ? size_of(a) : size_of(b);  // one signed, one unsigned
+    const int u = ka == 'u' ? size_of(a) : size_of(b);
+    if (i > u) return type_of('i', i);
+    return u == 8 ? ElementType::float64 : type_of('i', 2 * u);
+}
+
+// NumPy's "same_kind": no cast that loses the imaginary part, the fraction, or the sign of a whole kind.
 constexpr bool can_cast_same_kind(ElementType from, ElementType to) {
-    return is_floating(to) || !is_floating(from);
+    constexpr auto rank = [](char kind) {
+        return kind == 'b' ? 0 : kind == 'u' ? 1 : kind == 'i' ? 2 : kind == 'f' ? 3 : 4;
+    };
+    return rank(kind_of(from)) <= rank(kind_of(to));
 }
 
 }  // namespace cukern

@@ -7,13 +7,13 @@
 
 #include "cukern/ops.h"
 #include "cukern/status.h"
+#include "cukern/stream.h"
 #include "cukern/tensor_view.h"
 
 namespace cukern {
 
-using Stream = void *;  // a cudaStream_t; on the host back-end a token
-
-// out = op(inputs...), computed in `compute`; inputs broadcast to out's shape.
+// out = op(inputs...), computed in `compute`; inputs broadcast to out's shape. A copy converts from any element
+// type to any, and finds out itself what to compute in.
 struct ElementwiseCall {
     Op op = Op::copy;
     ElementType compute = ElementType::float32;
@@ -21,7 +21,7 @@ struct ElementwiseCall {
     const TensorView *out = nullptr;
 };
 
-Status elementwise(const ElementwiseCall &call, int device, Stream stream) noexcept;
+Status elementwise(const ElementwiseCall &call, const StreamRef &stream) noexcept;
 Status elementwise_on_host(const ElementwiseCall &call) noexcept;
 
 enum class MatmulAlgorithm : std::int8_t { automatic, tiled, cublas };
@@ -35,7 +35,7 @@ struct MatmulCall {
     const TensorView *out = nullptr;
 };
 
-Status matmul(const MatmulCall &call, int device, Stream stream) noexcept;
+Status matmul(const MatmulCall &call, const StreamRef &stream) noexcept;
 Status matmul_on_host(const MatmulCall &call) noexcept;
 
 // Whether `automatic` would use cuBLAS for this product, so that it is worth being opened.

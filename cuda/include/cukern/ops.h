@@ -46,7 +46,17 @@ constexpr ElementType result_type(Op op, ElementType promoted) {
     return info(op).rule == ResultRule::floating && !is_floating(promoted) ? ElementType::float64 : promoted;
 }
 
+// The set of types that a row takes: `numeric` so far.
+constexpr bool takes(Op op, ElementType type) {
+    if (op == Op::copy) return true;
+    return type == ElementType::float32 || type == ElementType::float64 || type == ElementType::int32 ||
+           type == ElementType::int64;
+}
+
 // Whether an operation has a kernel that computes in this type.
-constexpr bool computes_in(Op op, ElementType type) { return result_type(op, type) == type; }
+constexpr bool computes_in(Op op, ElementType type) { return takes(op, type) && result_type(op, type) == type; }
+
+// The types that products take.
+constexpr bool has_product(ElementType type) { return takes(Op::add, type); }
 
 }  // namespace cukern

@@ -37,7 +37,7 @@ void set_staging(const StagingOptions &options) noexcept;
 // Makes the other back-end the process's own; only where no work is in flight.
 Status use_backend(Backend backend) noexcept;
 
-// Device blocks: in use by calls, and kept for reuse, in bytes.
+// Blocks of all kinds of memory: in use by arrays and calls, and kept for reuse, in bytes.
 void block_usage(std::int64_t *in_use, std::int64_t *cached) noexcept;
 
 // Gives every cached block and lane back to the back-end.

@@ -127,14 +127,14 @@ Status cublas_failed(const Library &library, CublasStatus status, const char *ap
 
 void destroy(Runtime &runtime, const Library &library, StreamHandle &own) noexcept {
     if (own.handle != nullptr) library.destroy(own.handle);
-    if (own.workspace != nullptr) runtime.release_device(own.workspace);
+    if (own.workspace != nullptr) runtime.release(MemoryKind::device, own.workspace);
     own = {};
 }
 
 Status prepare(Runtime &runtime, const Library &library, Stream stream, StreamHandle *own) noexcept {
     if (const CublasStatus status = library.create(&own->handle); status != kSuccess)
         return cublas_failed(library, status, "cublasCreate");
-    CUKERN_TRY(runtime.allocate_device(kWorkspaceBytes, &own->workspace));
+    CUKERN_TRY(runtime.allocate(MemoryKind::device, kWorkspaceBytes, &own->workspace));
     if (const CublasStatus status = library.set_stream(own->handle, static_cast<cudaStream_t>(stream));
         status != kSuccess)
         return cublas_failed(library, status, "cublasSetStream");

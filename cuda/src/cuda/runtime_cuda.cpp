@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <mutex>
 #include <new>
 
 #include "cuda/check.h"
@@ -57,30 +58,67 @@ public:
     std::uint64_t stream_id(Stream stream) noexcept override {
         unsigned long long id = 0;
         quiet(cudaStreamGetId(native(stream), &id));
-        return id;
+        return id + 1;  // 0 is the legacy default stream's
     }
 
-    std::size_t free_memory() noexcept override {
-        std::size_t free = 0;
-        std::size_t total = 0;
-        quiet(cudaMemGetInfo(&free, &total));
-        return free;
+    void device_memory(std::int64_t *free, std::int64_t *total) noexcept override {
+        std::size_t f = 0;
+        std::size_t t = 0;
+        quiet(cudaMemGetInfo(&f, &t));
+        *free = static_cast<std::int64_t>(f);
+        *total = static_cast<std::int64_t>(t);
+    }
+
+    Status pointer_info(const void *data, PointerInfo *info) noexcept override {
+        cudaPointerAttributes attributes{};
+        CUKERN_TRY(check(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes"));
+        *info = {};
+        info->known = attributes.type != cudaMemoryTypeUnregistered;
+        info->kind = attributes.type == cudaMemoryTypeHost      ? MemoryKind::pinned
+                     : attributes.type == cudaMemoryTypeManaged ? MemoryKind::managed
+                                                                : MemoryKind::device;
+        info->device = attributes.device;
+        return CUKERN_OK;
+    }
+
+    Status stream_done(Stream stream, bool *done) noexcept override {
+        const cudaError_t error = cudaStreamQuery(native(stream));
+        return is_done(error, "cudaStreamQuery", done);
+    }
+
+    Status is_capturing(Stream stream, bool *capturing) noexcept override {
+        cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+        CUKERN_TRY(check(cudaStreamIsCapturing(native(stream), &status), "cudaStreamIsCapturing"));
+        *capturing = status != cudaStreamCaptureStatusNone;
+        return CUKERN_OK;
+    }
+
+    Status event_done(Event event, bool *done) noexcept override {
+        const cudaError_t error = cudaEventQuery(native_event(event));
+        return is_done(error, "cudaEventQuery", done);
+    }
+
+    Status event_elapsed(Event begin, Event end, float *milliseconds) noexcept override {
+        return check(cudaEventElapsedTime(milliseconds, native_event(begin), native_event(end)),
+                     "cudaEventElapsedTime");
     }
 
 protected:
-    void do_release_device(void *data) noexcept override { quiet(cudaFree(data)); }
-    void do_release_pinned(void *data) noexcept override { quiet(cudaFreeHost(data)); }
+    void do_release(MemoryKind kind, void *data) noexcept override {
+        quiet(kind == MemoryKind::pinned ? cudaFreeHost(data) : cudaFree(data));
+    }
     void do_destroy_stream(Stream stream) noexcept override {
         cuda::cublas_forget(*this, stream);
         quiet(cudaStreamDestroy(native(stream)));
     }
     void do_destroy_event(Event event) noexcept override { quiet(cudaEventDestroy(native_event(event))); }
 
-    Status do_allocate_device(std::size_t bytes, void **out) noexcept override {
-        return check(cudaMalloc(out, bytes), "cudaMalloc");
-    }
-
-    Status do_allocate_pinned(std::size_t bytes, void **out) noexcept override {
+    Status do_allocate(MemoryKind kind, std::size_t bytes, void **out) noexcept override {
+        switch (kind) {
+            case MemoryKind::device: return check(cudaMalloc(out, bytes), "cudaMalloc");
+            case MemoryKind::managed: return check(cudaMallocManaged(out, bytes), "cudaMallocManaged");
+            case MemoryKind::pinned: break;
+        }
         return check(cudaHostAlloc(out, bytes, cudaHostAllocPortable | cudaHostAllocMapped), "cudaHostAlloc");
     }
 
@@ -89,9 +127,10 @@ protected:
                      "cudaMemcpyAsync");
     }
 
-    Status do_create_stream(Stream *out) noexcept override {
+    Status do_create_stream(bool non_blocking, int priority, Stream *out) noexcept override {
         cudaStream_t stream = nullptr;
-        CUKERN_TRY(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"));
+        const unsigned flags = non_blocking ? cudaStreamNonBlocking : cudaStreamDefault;
+        CUKERN_TRY(check(cudaStreamCreateWithPriority(&stream, flags, priority), "cudaStreamCreateWithPriority"));
         *out = stream;
         return CUKERN_OK;
     }
@@ -100,9 +139,14 @@ protected:
         return check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
     }
 
-    Status do_create_event(Event *out) noexcept override {
+    Status do_synchronize_device() noexcept override {
+        return check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    }
+
+    Status do_create_event(bool timing, Event *out) noexcept override {
         cudaEvent_t event = nullptr;
-        CUKERN_TRY(check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags"));
+        const unsigned flags = timing ? cudaEventDefault : cudaEventDisableTiming;
+        CUKERN_TRY(check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags"));
         *out = event;
         return CUKERN_OK;
     }
@@ -111,14 +155,27 @@ protected:
         return check(cudaEventRecord(native_event(event), native(stream)), "cudaEventRecord");
     }
 
+    Status do_record_all(Event event) noexcept override {
+        if (!find_context_functions()) return fail(CUKERN_NOT_SUPPORTED, "the driver lacks cuCtxRecordEvent");
+        void *current = nullptr;
+        int error = get_context_(&current);
+        if (error == 0) error = record_context_(current, event);
+        if (error == 0) return CUKERN_OK;
+        return fail_cuda(CUKERN_CUDA_ERROR, error, "CUresult", "cuCtxRecordEvent", "a call of the driver failed");
+    }
+
+    Status do_wait_event(Stream stream, Event event) noexcept override {
+        return check(cudaStreamWaitEvent(native(stream), native_event(event), 0), "cudaStreamWaitEvent");
+    }
+
     Status do_synchronize_event(Event event) noexcept override {
         return check(cudaEventSynchronize(native_event(event)), "cudaEventSynchronize");
     }
 
     Status do_launch_elementwise(const ElementwiseLaunch &launch, Stream stream) noexcept override {
         switch (launch.compute) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy) \
-    case ElementType::id:                                 \
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
+    case ElementType::id:                                                 \
         return check(cuda::launch_elementwise<ctype>(launch, native(stream)), "cudaLaunchKernel");
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
@@ -128,9 +185,11 @@ protected:
 
     Status do_launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept override {
         switch (launch.type) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy) \
-    case ElementType::id:                                 \
-        return check(cuda::launch_matmul_tiled<ctype>(launch, native(stream)), "cudaLaunchKernel");
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                               \
+    case ElementType::id:                                                                               \
+        if constexpr (has_product(ElementType::id))                                                     \
+            return check(cuda::launch_matmul_tiled<ctype>(launch, native(stream)), "cudaLaunchKernel"); \
+        break;
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
         }
@@ -142,12 +201,41 @@ protected:
     }
 
 private:
+    static Status is_done(cudaError_t error, const char *api, bool *done) noexcept {
+        *done = error == cudaSuccess;
+        if (error == cudaSuccess) return CUKERN_OK;
+        if (error == cudaErrorNotReady) {
+            cudaGetLastError();
+            return CUKERN_OK;
+        }
+        return check(error, api);
+    }
+
+    // Two functions of the driver that the runtime has no form of.
+    bool find_context_functions() noexcept {
+        if (context_functions_sought_.load(std::memory_order_acquire)) return record_context_ != nullptr;
+        const std::lock_guard lock(mutex_);
+        cudaDriverEntryPointQueryResult found{};
+        void *get = nullptr;
+        void *record = nullptr;
+        quiet(cudaGetDriverEntryPointByVersion("cuCtxGetCurrent", &get, 12000, cudaEnableDefault, &found));
+        quiet(cudaGetDriverEntryPointByVersion("cuCtxRecordEvent", &record, 12050, cudaEnableDefault, &found));
+        get_context_ = reinterpret_cast<int (*)(void **)>(get);
+        record_context_ = get != nullptr ? reinterpret_cast<int (*)(void *, void *)>(record) : nullptr;
+        context_functions_sought_.store(true, std::memory_order_release);
+        return record_context_ != nullptr;
+    }
+
     // What is closed quietly must not leave its error for the next launch to find.
     static void quiet(cudaError_t error) noexcept {
         if (error != cudaSuccess) cudaGetLastError();
     }
 
     const int devices_;
+    std::mutex mutex_;
+    std::atomic<bool> context_functions_sought_{false};
+    int (*get_context_)(void **) = nullptr;
+    int (*record_context_)(void *, void *) = nullptr;
 };
 
 bool driver_library_present() noexcept {

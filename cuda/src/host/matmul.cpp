@@ -69,8 +69,10 @@ void matmul_as(const MatmulLaunch &p) noexcept {
 
 void run_matmul(const MatmulLaunch &launch) noexcept {
     switch (launch.type) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy) \
-    case ElementType::id: return matmul_as<ctype>(launch);
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)     \
+    case ElementType::id:                                                     \
+        if constexpr (has_product(ElementType::id)) matmul_as<ctype>(launch); \
+        return;
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
     }

@@ -1,10 +1,15 @@
 // The host back-end: "device" memory is heap memory, and a stream runs each call at once.
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <new>
 
 #include "host/kernels.h"
+#include "machine_memory.h"
 #include "runtime.h"
 
 namespace cukern {
@@ -42,28 +47,85 @@ public:
         return CUKERN_OK;
     }
 
-    std::size_t free_memory() noexcept override { return 0; }
+    void device_memory(std::int64_t *free, std::int64_t *total) noexcept override { machine_memory(free, total); }
     std::uint64_t stream_id(Stream stream) noexcept override { return reinterpret_cast<std::uintptr_t>(stream); }
 
-protected:
-    void do_release_device(void *data) noexcept override { std::free(data); }
-    void do_release_pinned(void *data) noexcept override { std::free(data); }
-    void do_destroy_stream(Stream stream) noexcept override { std::free(stream); }
-    void do_destroy_event(Event event) noexcept override { std::free(event); }
-
-    Status do_allocate_device(std::size_t bytes, void **out) noexcept override { return allocate(bytes, out); }
-    Status do_allocate_pinned(std::size_t bytes, void **out) noexcept override { return allocate(bytes, out); }
-
-    Status do_copy(void *destination, const void *source, std::size_t bytes, Stream) noexcept override {
-        std::memcpy(destination, source, bytes);
+    Status pointer_info(const void *data, PointerInfo *info) noexcept override {
+        const std::lock_guard lock(mutex_);
+        *info = {};
+        auto after = allocations_.upper_bound(data);
+        if (after == allocations_.begin()) return CUKERN_OK;
+        const auto &[start, allocation] = *--after;
+        info->known = static_cast<const char *>(data) < static_cast<const char *>(start) + allocation.bytes;
+        info->kind = allocation.kind;
+        info->device = allocation.device;
         return CUKERN_OK;
     }
 
-    // Streams and events only have to be told apart, and to be found by leak checks.
-    Status do_create_stream(Stream *out) noexcept override { return token(out); }
-    Status do_create_event(Event *out) noexcept override { return token(out); }
+    // What a stream is given is done at once.
+    Status stream_done(Stream, bool *done) noexcept override {
+        *done = true;
+        return CUKERN_OK;
+    }
+    Status is_capturing(Stream, bool *capturing) noexcept override {
+        *capturing = false;
+        return CUKERN_OK;
+    }
+    Status event_done(Event, bool *done) noexcept override {
+        *done = true;
+        return CUKERN_OK;
+    }
+    Status event_elapsed(Event begin, Event end, float *milliseconds) noexcept override {
+        const std::int64_t nanoseconds =
+            static_cast<Token *>(end)->time.load() - static_cast<Token *>(begin)->time.load();
+        *milliseconds = static_cast<float>(static_cast<double>(nanoseconds) * 1e-6);
+        return CUKERN_OK;
+    }
+
+protected:
+    void do_release(MemoryKind, void *data) noexcept override {
+        {
+            const std::lock_guard lock(mutex_);
+            allocations_.erase(data);
+        }
+        std::free(data);
+    }
+    void do_destroy_stream(Stream stream) noexcept override { delete static_cast<Token *>(stream); }
+    void do_destroy_event(Event event) noexcept override { delete static_cast<Token *>(event); }
+
+    Status do_allocate(MemoryKind kind, std::size_t bytes, void **out) noexcept override {
+        const std::size_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+        void *data = padded < bytes ? nullptr : std::aligned_alloc(kAlignment, padded == 0 ? kAlignment : padded);
+        if (data == nullptr)
+            return fail(CUKERN_OUT_OF_MEMORY, "the system has no %zu bytes of memory left", bytes);
+        try {
+            const std::lock_guard lock(mutex_);
+            allocations_[data] = {bytes, kind, current()};
+        } catch (...) {
+            std::free(data);
+            return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
+        }
+        *out = data;
+        return CUKERN_OK;
+    }
+
+    Status do_copy(void *destination, const void *source, std::size_t bytes, Stream) noexcept override {
+        std::memmove(destination, source, bytes);
+        return CUKERN_OK;
+    }
+
+    Status do_create_stream(bool, int, Stream *out) noexcept override { return token(out); }
+    Status do_create_event(bool, Event *out) noexcept override { return token(out); }
     Status do_synchronize(Stream) noexcept override { return CUKERN_OK; }
-    Status do_record(Event, Stream) noexcept override { return CUKERN_OK; }
+    Status do_synchronize_device() noexcept override { return CUKERN_OK; }
+    Status do_record(Event event, Stream) noexcept override { return do_record_all(event); }
+    Status do_record_all(Event event) noexcept override {
+        static_cast<Token *>(event)->time.store(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                                    std::chrono::steady_clock::now().time_since_epoch())
+                                                    .count());
+        return CUKERN_OK;
+    }
+    Status do_wait_event(Stream, Event) noexcept override { return CUKERN_OK; }
     Status do_synchronize_event(Event) noexcept override { return CUKERN_OK; }
 
     Status do_launch_elementwise(const ElementwiseLaunch &launch, Stream) noexcept override {
@@ -92,18 +154,24 @@ private:
                     devices_);
     }
 
-    static Status allocate(std::size_t bytes, void **out) noexcept {
-        const std::size_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-        *out = padded < bytes ? nullptr : std::aligned_alloc(kAlignment, padded == 0 ? kAlignment : padded);
-        if (*out != nullptr) return CUKERN_OK;
-        return fail(CUKERN_OUT_OF_MEMORY, "the system has no %zu bytes of memory left", bytes);
-    }
+    // Streams and events only have to be told apart, and to be found by leak checks; an event keeps its time.
+    struct Token {
+        std::atomic<std::int64_t> time{0};
+    };
+
+    struct Allocation {
+        std::size_t bytes;
+        MemoryKind kind;
+        int device;
+    };
 
     static Status token(void **out) noexcept {
-        *out = std::malloc(1);
+        *out = new (std::nothrow) Token;
         return *out != nullptr ? CUKERN_OK : fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
     }
 
+    std::mutex mutex_;
+    std::map<const void *, Allocation> allocations_;  // by address: guarded by the mutex
     const int devices_ = pretend_devices();
 };
 

@@ -1,0 +1,145 @@
+// Storage: memory that arrays share, which streams have work on it, and how it is given back.
+//
+// Idea: every launch notes its stream on the memory that it touches (`note`), and a launch on another stream waits
+// for those that matter (`order`), on the device, by events. A stream of our own and the legacy default stream can
+// still be asked for an event later; a handle from elsewhere may be gone by then, so that its event is recorded at
+// once. Memory goes back to the free list of the stream that it was made for; while other streams are not done
+// with it, it waits in the pool. Memory lent to a library whose streams are not known is given back after an event
+// that captures all that the device's context had been asked for.
+//
+// Uses are guarded by the caller (in the extension by the GIL); references are counted atomically.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "cukern/memory.h"
+#include "cukern/stream.h"
+
+namespace cukern {
+
+// A stream's work on some memory.
+struct Use {
+    std::uint64_t id = 0;
+    Stream handle = nullptr;
+    OwnedStream *owner = nullptr;  // retained
+    Event event = nullptr;         // recorded after the last work; null: asked of the stream when needed
+    int device = 0;
+    bool wrote = false;
+};
+
+// What the host has to wait for, kept apart from the storage so that the wait needs no lock.
+class HostWait {
+public:
+    HostWait() noexcept = default;
+    HostWait(const HostWait &) = delete;
+    HostWait &operator=(const HostWait &) = delete;
+    ~HostWait();
+    bool empty() const noexcept { return count_ == 0; }
+    // May take long: call it without the GIL.
+    Status wait() noexcept;
+
+private:
+    friend class Storage;
+    static constexpr int kMost = 4;
+    Use uses_[kMost];
+    int count_ = 0;
+    Context *context_ = nullptr;
+    std::uint32_t version_ = 0;
+};
+
+class Storage {
+public:
+    // Memory from the pool, for use on `stream` first. A size of 0 takes none.
+    static Status allocate(MemoryKind kind, std::size_t bytes, const StreamRef &stream, Storage **out) noexcept;
+
+    // Memory of another owner, whose `release` is called once, when no work that was noted is pending any more:
+    // at once, or by release_finished().
+    using Release = void (*)(void *owner) noexcept;
+    static Status adopt(MemoryKind kind, void *data, std::size_t bytes, int device, Release release, void *owner,
+                        Storage **out) noexcept;
+
+    Storage(const Storage &) = delete;
+    Storage &operator=(const Storage &) = delete;
+    void retain() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
+    void release() noexcept;
+
+    void *data() const noexcept { return data_; }
+    std::size_t bytes() const noexcept { return bytes_; }
+    MemoryKind kind() const noexcept { return kind_; }
+    int device() const noexcept { return device_; }
+    Backend backend() const noexcept;
+    bool adopted() const noexcept { return release_ != nullptr; }
+
+    // Work that follows on `stream` sees what was written, and where it writes comes after what was read.
+    Status order(const StreamRef &stream, bool write) noexcept {
+        if (count_ == 0 || (count_ == 1 && uses_[0].id == stream.id && uses_[0].device == stream.device))
+            return CUKERN_OK;
+        return order_slow(stream, write);
+    }
+
+    // `stream` has been given work that reads or writes this memory.
+    Status note(const StreamRef &stream, bool write) noexcept {
+        if (count_ == 1 && uses_[0].id == stream.id && uses_[0].device == stream.device &&
+            uses_[0].event == nullptr) {
+            uses_[0].wrote |= write;
+            ++version_;
+            return CUKERN_OK;
+        }
+        return note_slow(stream, write);
+    }
+
+    // Work that the host must see done before it reads (or writes) the memory.
+    Status pending(bool write, HostWait *wait) noexcept;
+    // What was waited for need not be waited for again, unless more has been noted meanwhile.
+    void waited(bool write, const HostWait &wait) noexcept;
+
+    // The memory is lent to a library that may use it on any stream until the storage is released.
+    void note_lent() noexcept { lent_ = true; }
+    // A stream that is being captured has the memory's address in its graph: the block is not used again.
+    void note_captured() noexcept { captured_ = true; }
+
+    // Buffers through which the host sees the memory right now.
+    int exports() const noexcept { return exports_; }
+    void add_export() noexcept { ++exports_; }
+    void remove_export() noexcept { --exports_; }
+
+private:
+    Storage() noexcept = default;
+    ~Storage() = default;
+    Status order_slow(const StreamRef &stream, bool write) noexcept;
+    Status note_slow(const StreamRef &stream, bool write) noexcept;
+    void drop(int index) noexcept;
+    void destroy() noexcept;
+
+    static constexpr int kMostUses = 4;
+    std::atomic<int> references_{1};
+    Context *context_ = nullptr;
+    int generation_ = 0;
+    void *data_ = nullptr;
+    std::size_t bytes_ = 0;
+    MemoryKind kind_ = MemoryKind::device;
+    int device_ = 0;
+    bool lent_ = false;
+    bool captured_ = false;
+    int exports_ = 0;
+    std::uint64_t home_ = 0;             // the stream whose free list the block returns to
+    OwnedStream *home_owner_ = nullptr;  // retained
+    Release release_ = nullptr;
+    void *owner_ = nullptr;
+    int count_ = 0;
+    std::uint32_t version_ = 0;  // changes with every note
+    Use uses_[kMostUses];
+};
+
+// Calls `release(owner)` when what `stream` has been given so far is done: by release_finished().
+Status release_after(const StreamRef &stream, Storage::Release release, void *owner) noexcept;
+
+// Releases foreign owners whose work is done. Cheap where there are none.
+void release_finished() noexcept;
+
+// Foreign owners that wait.
+std::int64_t waiting_owners() noexcept;
+
+}  // namespace cukern

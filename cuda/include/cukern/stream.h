@@ -1,0 +1,90 @@
+// Streams and events, as calls and arrays use them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "cukern/backend.h"
+#include "cukern/status.h"
+
+namespace cukern {
+
+using Stream = void *;  // a cudaStream_t; on the host back-end a token
+using Event = void *;   // a cudaEvent_t; on the host back-end a token
+
+struct Context;
+
+// The handles that stand for a stream without being one: 0 and 1 are the legacy default stream, 2 is the calling
+// thread's default stream.
+constexpr std::uintptr_t kLegacyHandle = 1;
+constexpr std::uintptr_t kPerThreadHandle = 2;
+inline bool is_legacy(Stream stream) noexcept { return reinterpret_cast<std::uintptr_t>(stream) <= kLegacyHandle; }
+
+// A stream of our own: it lives while a Python object, an array's memory or a use of one refers to it.
+class OwnedStream {
+public:
+    static Status create(int device, bool non_blocking, int priority, OwnedStream **out) noexcept;
+    OwnedStream(const OwnedStream &) = delete;
+    OwnedStream &operator=(const OwnedStream &) = delete;
+
+    void retain() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
+    void release() noexcept;
+
+    Stream handle() const noexcept { return handle_; }
+    int device() const noexcept { return device_; }
+    std::uint64_t id() const noexcept { return id_; }
+
+private:
+    OwnedStream() noexcept = default;
+    ~OwnedStream() = default;
+
+    std::atomic<int> references_{1};
+    Stream handle_ = nullptr;
+    int device_ = 0;
+    std::uint64_t id_ = 0;
+    Context *context_ = nullptr;
+    int generation_ = 0;
+};
+
+// A stream as a call uses it. `id` tells streams apart: a handle is used again after its stream is gone, and the
+// per-thread default stream is one handle for many. It is 0 for the legacy default stream.
+struct StreamRef {
+    Stream handle = nullptr;
+    std::uint64_t id = 0;
+    OwnedStream *owner = nullptr;  // borrowed; null for a default stream and for a handle from elsewhere
+    int device = 0;
+};
+
+// The reference to a handle from elsewhere; `handle` must be of a live stream of `device`.
+Status stream_ref(Stream handle, int device, StreamRef *out) noexcept;
+
+Status stream_synchronize(const StreamRef &stream) noexcept;
+Status stream_done(const StreamRef &stream, bool *done) noexcept;
+Status stream_is_capturing(const StreamRef &stream, bool *capturing) noexcept;
+
+// `after` starts what follows only when what is on `before` now is done; the host does not wait.
+Status stream_wait_stream(const StreamRef &after, const StreamRef &before) noexcept;
+
+// Waits for everything on a device.
+Status device_synchronize(int device) noexcept;
+
+Status current_device(int *device) noexcept;
+Status set_current_device(int device) noexcept;
+
+// An event made for a user. One with `timing` takes times, one without is cheaper. It is recorded on streams of
+// its device.
+struct EventRef {
+    Event handle = nullptr;
+    int device = 0;
+    int generation = 0;
+    Context *context = nullptr;
+};
+Status event_create(int device, bool timing, EventRef *out) noexcept;
+void event_destroy(const EventRef &event) noexcept;
+Status event_record(const EventRef &event, const StreamRef &stream) noexcept;
+Status event_wait(const StreamRef &stream, const EventRef &event) noexcept;
+Status event_synchronize(const EventRef &event) noexcept;
+Status event_done(const EventRef &event, bool *done) noexcept;
+Status event_elapsed(const EventRef &begin, const EventRef &end, float *milliseconds) noexcept;
+
+}  // namespace cukern

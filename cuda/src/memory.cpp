@@ -1,0 +1,48 @@
+#include "cukern/memory.h"
+
+#include "context.h"
+#include "machine_memory.h"
+
+namespace cukern {
+
+Status memory_info(MemoryKind kind, int device, MemoryInfo *info) noexcept {
+    Context *active = nullptr;
+    CUKERN_TRY(context(&active));
+    const DeviceGuard guard(active->runtime, device);
+    CUKERN_TRY(guard.status());
+    *info = {};
+    if (kind == MemoryKind::pinned)
+        machine_memory(&info->free, &info->total);
+    else
+        active->runtime.device_memory(&info->free, &info->total);
+    const BlockPool::Usage usage = active->blocks.usage(kind, device);
+    info->in_use = usage.in_use;
+    info->cached = usage.cached;
+    info->limit = usage.limit;
+    return CUKERN_OK;
+}
+
+Status set_memory_limit(MemoryKind kind, int device, std::int64_t bytes) noexcept {
+    Context *active = nullptr;
+    CUKERN_TRY(context(&active));
+    const DeviceGuard guard(active->runtime, device);
+    CUKERN_TRY(guard.status());
+    active->blocks.set_limit(kind, device, bytes);
+    return CUKERN_OK;
+}
+
+Status empty_cache() noexcept {
+    Context *active = nullptr;
+    CUKERN_TRY(context(&active));
+    active->lanes.empty();
+    active->blocks.empty();
+    return CUKERN_OK;
+}
+
+Status pointer_info(const void *data, PointerInfo *info) noexcept {
+    Context *active = nullptr;
+    CUKERN_TRY(context(&active));
+    return active->runtime.pointer_info(data, info);
+}
+
+}  // namespace cukern

@@ -1,0 +1,124 @@
+// cukern.Array: a strided view of memory that arrays share.
+#pragma once
+
+#include "access.h"
+
+#include "cukern/overlap.h"
+#include "cukern/storage.h"
+#include "cukern/tensor_view.h"
+#include "cukern/transfer.h"
+
+namespace cukern::py {
+
+// The object. Its shape and its strides, in elements, follow each other in `dimensions`.
+struct Array {
+    PyObject_VAR_HEAD Storage *storage;  // owned; null only while the array is being made
+    PyObject *base;  // owned: the Array that this is a view of, or the foreign object whose memory it is; or null
+    PyObject *weak_references;
+    char *data;
+    ElementType type;
+    std::int16_t ndim;
+    bool read_only;
+    std::int64_t dimensions[1];
+
+    std::int64_t *shape() noexcept { return dimensions; }
+    const std::int64_t *shape() const noexcept { return dimensions; }
+    std::int64_t *strides() noexcept { return dimensions + ndim; }
+    const std::int64_t *strides() const noexcept { return dimensions + ndim; }
+    MemoryKind kind() const noexcept { return storage->kind(); }
+    int device() const noexcept { return storage->device(); }
+    std::int64_t size() const noexcept {
+        std::int64_t count = 1;
+        for (int i = 0; i < ndim; ++i) count *= dimensions[i];
+        return count;
+    }
+};
+
+inline Array *array_of(PyObject *object) noexcept { return reinterpret_cast<Array *>(object); }
+inline PyObject *object_of(Array *array) noexcept { return reinterpret_cast<PyObject *>(array); }
+inline bool is_array(const ModuleState &state, PyObject *object) noexcept {
+    return reinterpret_cast<PyObject *>(Py_TYPE(object)) == state.array_type;
+}
+
+void view_of(const Array *array, TensorView *view) noexcept;
+void access_of(const Array *array, Access *access) noexcept;
+bool is_c_contiguous(int ndim, const std::int64_t *shape, const std::int64_t *strides) noexcept;
+bool is_f_contiguous(int ndim, const std::int64_t *shape, const std::int64_t *strides) noexcept;
+
+// An array over `storage`, which is taken over, also on failure. `strides` in elements, null: C-contiguous.
+PyRef array_over(const ModuleState &state, Storage *storage, char *data, ElementType type, int ndim,
+                 const std::int64_t *shape, const std::int64_t *strides, PyObject *base, bool read_only) noexcept;
+
+// A view of an array's memory.
+PyRef array_view(Array *array, char *data, int ndim, const std::int64_t *shape,
+                 const std::int64_t *strides) noexcept;
+
+// Fresh memory in `stream`'s order, not initialised. `function` names the caller in errors: ValueError where the
+// shape is too large, OutOfMemoryError after the garbage collector has had its chance, RuntimeError while the
+// stream is being captured.
+PyRef new_array(const ModuleState &state, const char *function, MemoryKind kind, ElementType type, int ndim,
+                const std::int64_t *shape, const std::int64_t *strides, const StreamRef &stream) noexcept;
+
+// The memory as ndarray, after waiting: a view where the host sees it (`share`), else a copy.
+PyRef to_numpy(const ModuleState &state, const char *function, Array *array, bool share) noexcept;
+
+// Fills an array with one value, which is in `value` as an element of `type`.
+bool fill_with(const ModuleState &state, const char *function, Array *array, const Immediate &value,
+               ElementType type, const StreamRef &stream) noexcept;
+
+// A Python or NumPy number as an element of `type`, or, for bfloat16, of a type that converts to it; TypeError,
+// ValueError or OverflowError as NumPy raises them.
+bool element_from(const ModuleState &state, PyObject *number, ElementType *type, Immediate *value) noexcept;
+
+// Copies to any writable object, after checking that it takes `source`; see cukern.copyto.
+bool copy_checked(const ModuleState &state, const char *function, const Access &source, PyObject *destination,
+                  bool blocking, const StreamRef &stream) noexcept;
+
+// Adds the type to the module, and its parts (each in its own file).
+bool add_array_type(PyObject *module, ModuleState &state) noexcept;
+extern PyMethodDef kArrayMethods[];
+extern PyGetSetDef kArrayAttributes[];
+
+// Slots.
+PyObject *array_repr(PyObject *self);
+PyObject *array_subscript(PyObject *self, PyObject *key);
+int array_assign_subscript(PyObject *self, PyObject *key, PyObject *value);
+PyObject *array_iterate(PyObject *self);
+Py_ssize_t array_length(PyObject *self);
+int array_get_buffer(PyObject *self, Py_buffer *buffer, int flags);
+void array_release_buffer(PyObject *self, Py_buffer *buffer);
+int array_bool(PyObject *self);
+PyObject *array_int(PyObject *self);
+PyObject *array_float(PyObject *self);
+PyObject *array_index(PyObject *self);
+PyObject *array_add(PyObject *a, PyObject *b);
+PyObject *array_subtract(PyObject *a, PyObject *b);
+PyObject *array_multiply(PyObject *a, PyObject *b);
+PyObject *array_divide(PyObject *a, PyObject *b);
+PyObject *array_matmul(PyObject *a, PyObject *b);
+PyObject *array_iadd(PyObject *a, PyObject *b);
+PyObject *array_isubtract(PyObject *a, PyObject *b);
+PyObject *array_imultiply(PyObject *a, PyObject *b);
+PyObject *array_idivide(PyObject *a, PyObject *b);
+PyObject *array_imatmul(PyObject *a, PyObject *b);
+
+// Methods that live beside what they are about.
+PyObject *array_reshape(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *array_ravel(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *array_transpose(PyObject *self, PyObject *args);
+PyObject *array_squeeze(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *array_get(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *array_item(PyObject *self, PyObject *args);
+PyObject *array_tolist(PyObject *self, PyObject *);
+PyObject *array_fill(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *array_astype(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *array_copy(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *array_deepcopy(PyObject *self, PyObject *memo);
+PyObject *array_reduce_ex(PyObject *self, PyObject *protocol);
+PyObject *array_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *array_dlpack_device(PyObject *self, PyObject *);
+PyObject *array_as_numpy(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *array_ufunc(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *array_cuda_interface(PyObject *self, void *);
+
+}  // namespace cukern::py

@@ -1,0 +1,422 @@
+// An Array lent to other libraries: DLPack capsules, DLPack's C exchange API, __cuda_array_interface__.
+#include "python.h"
+
+#include "array.h"
+
+#include <cstring>
+#include <new>
+
+#include "element_types.h"
+#include "errors.h"
+#include "frameworks.h"
+#include "lending.h"
+#include "streams.h"
+
+namespace cukern::py {
+namespace {
+
+ModuleState *g_state = nullptr;  // for C functions that are given no Python object; set while the module lives
+
+// What a lent tensor points to; the array is owned.
+template <typename Managed>
+struct Lent {
+    Managed managed;
+    PyObject *array;
+    std::int64_t dimensions[2 * kMaxDims];
+};
+
+// Called by a consumer, on whatever thread, with or without the GIL.
+template <typename Managed>
+void delete_lent(Managed *managed) {
+    auto *lent = reinterpret_cast<Lent<Managed> *>(managed);
+    if (Py_IsInitialized() == 0) return;  // the process ends
+    const PyGILState_STATE gil = PyGILState_Ensure();
+    Py_DECREF(lent->array);
+    PyGILState_Release(gil);
+    delete lent;
+}
+
+template <typename Managed>
+void delete_unused(PyObject *capsule) {
+    const char *name = PyCapsule_GetName(capsule);
+    if (name == nullptr ||
+        (std::strcmp(name, dlpack::kVersionedName) != 0 && std::strcmp(name, dlpack::kLegacyName) != 0))
+        return;  // a consumer has taken it over
+    auto *managed = static_cast<Managed *>(PyCapsule_GetPointer(capsule, name));
+    managed->deleter(managed);
+}
+
+Backend backend_in_use() noexcept {
+    Backend backend = Backend::host;
+    active_backend(&backend);
+    return backend;
+}
+
+dlpack::Device device_of(const Array *array) noexcept {
+    if (array->storage->backend() == Backend::host) return {dlpack::kCPU, 0};
+    switch (array->kind()) {
+        case MemoryKind::device: return {dlpack::kCUDA, array->device()};
+        case MemoryKind::managed: return {dlpack::kCUDAManaged, array->device()};
+        case MemoryKind::pinned: break;
+    }
+    return {dlpack::kCUDAHost, array->device()};
+}
+
+void fill_tensor(Array *array, const dlpack::Device &device, std::int64_t *dimensions,
+                 dlpack::Tensor *tensor) noexcept {
+    for (int i = 0; i < 2 * array->ndim; ++i) dimensions[i] = array->dimensions[i];
+    tensor->data = array->data;
+    tensor->device = device;
+    tensor->ndim = array->ndim;
+    tensor->dtype = dlpack_type_of(array->type);
+    tensor->shape = dimensions;
+    tensor->strides = dimensions + array->ndim;
+    tensor->byte_offset = 0;
+}
+
+template <typename Managed>
+Managed *lend(Array *array, const dlpack::Device &device) noexcept {
+    auto *lent = new (std::nothrow) Lent<Managed>{};
+    if (lent == nullptr) {
+        PyErr_NoMemory();
+        return nullptr;
+    }
+    fill_tensor(array, device, lent->dimensions, &lent->managed.tensor);
+    lent->array = PyRef::borrow(object_of(array)).release();
+    lent->managed.manager_context = lent;
+    lent->managed.deleter = delete_lent<Managed>;
+    array->storage->note_lent();
+    return &lent->managed;
+}
+
+dlpack::ManagedTensorVersioned *lend_versioned(Array *array, const dlpack::Device &device, bool is_copy) noexcept {
+    auto *managed = lend<dlpack::ManagedTensorVersioned>(array, device);
+    if (managed == nullptr) return nullptr;
+    managed->version = {dlpack::kMajor, dlpack::kMinor};
+    managed->flags = (array->read_only ? dlpack::kReadOnly : 0) | (is_copy ? dlpack::kIsCopied : 0);
+    return managed;
+}
+
+template <typename Managed>
+PyObject *in_capsule(Managed *managed, const char *name) noexcept {
+    if (managed == nullptr) return nullptr;
+    PyObject *capsule = PyCapsule_New(managed, name, delete_unused<Managed>);
+    if (capsule == nullptr) managed->deleter(managed);
+    return capsule;
+}
+
+// The `stream` argument: false with an exception where it is none that the standard knows; `sync` false: -1.
+bool parse_consumer(const ModuleState &state, PyObject *stream, int device, bool *sync,
+                    StreamRef *consumer) noexcept {
+    *sync = true;
+    *consumer = {};
+    consumer->device = device;
+    if (Py_IsNone(stream) != 0) return true;  // the legacy default stream
+    if (PyLong_Check(stream) == 0 || PyBool_Check(stream) != 0) {
+        PyErr_Format(PyExc_TypeError, "__dlpack__: stream is %R; expected None or an int", stream);
+        return false;
+    }
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(stream, &overflow);
+    if (number == -1 && overflow == 0) {
+        *sync = false;
+        return PyErr_Occurred() == nullptr;
+    }
+    if (number == 0 || (number < -1 && overflow == 0)) {
+        PyErr_Format(
+            PyExc_ValueError,
+            "__dlpack__: stream is %lld, which is ambiguous or unknown; 1 is the legacy default stream, 2 the "
+            "per-thread one, -1 asks for no ordering",
+            number);
+        return false;
+    }
+    return parse_stream(state, "__dlpack__", stream, device, consumer);
+}
+
+// False with an exception; a version that asks for the versioned form.
+bool parse_version(PyObject *version, bool *versioned) noexcept {
+    *versioned = false;
+    if (Py_IsNone(version) != 0) return true;
+    if (PyTuple_Check(version) == 0 || PyTuple_Size(version) != 2) {
+        PyErr_Format(PyExc_TypeError, "__dlpack__: max_version is %R; expected (major, minor) or None", version);
+        return false;
+    }
+    const long major = PyLong_AsLong(PyTuple_GetItem(version, 0));
+    *versioned = major >= static_cast<long>(dlpack::kMajor);
+    return PyErr_Occurred() == nullptr;
+}
+
+bool parse_device_pair(PyObject *pair, dlpack::Device *device) noexcept {
+    if (Py_IsNone(pair) != 0) return true;
+    const PyRef type = PyTuple_Check(pair) && PyTuple_Size(pair) == 2
+                           ? PyRef::steal(PyNumber_Long(PyTuple_GetItem(pair, 0)))
+                           : PyRef();
+    const PyRef id = type ? PyRef::steal(PyNumber_Long(PyTuple_GetItem(pair, 1))) : PyRef();
+    if (!id) {
+        PyErr_Clear();
+        PyErr_Format(PyExc_TypeError, "__dlpack__: dl_device is %R; expected (type, id) or None", pair);
+        return false;
+    }
+    device->type = static_cast<std::int32_t>(PyLong_AsLong(type.get()));
+    device->id = static_cast<std::int32_t>(PyLong_AsLong(id.get()));
+    return PyErr_Occurred() == nullptr;
+}
+
+bool refuse_copy() noexcept {
+    PyErr_SetString(PyExc_BufferError,
+                    "__dlpack__: copy=False, but the memory is not on the device that is asked for");
+    return false;
+}
+
+struct Wish {
+    dlpack::Device device;
+    bool always = false;  // copy=True
+    bool never = false;   // copy=False
+};
+
+// The array to lend: itself, or a copy where it has to be one.
+PyRef array_to_lend(const ModuleState &state, PyObject *self, const Wish &wish, bool sync,
+                    const StreamRef &consumer, dlpack::Device *device, bool *is_copy) noexcept {
+    Array *array = array_of(self);
+    const dlpack::Device own = device_of(array);
+    const bool to_host = wish.device.type == dlpack::kCPU && own.type != dlpack::kCPU;
+    const bool same = wish.device.type == own.type && wish.device.id == own.id;
+    if (!same && !to_host) {
+        PyErr_Format(
+            PyExc_BufferError,
+            "__dlpack__: the array is on device (%d, %d), and goes to the CPU or stays; (%d, %d) was asked for",
+            own.type, own.id, wish.device.type, wish.device.id);
+        return {};
+    }
+    *device = wish.device;
+    *is_copy = wish.always || (to_host && !on_host(array->kind()));
+    if (*is_copy && wish.never) {
+        refuse_copy();
+        return {};
+    }
+    PyRef lent = PyRef::borrow(self);
+    if (*is_copy) {
+        const MemoryKind kind = to_host ? MemoryKind::pinned : array->kind();
+        StreamRef stream = consumer;
+        lent = new_array(state, "__dlpack__", kind, array->type, array->ndim, array->shape(), nullptr, stream);
+        if (!lent) return {};
+        Access source;
+        Access destination;
+        access_of(array, &source);
+        access_of(array_of(lent.get()), &destination);
+        if (!copy_into(state, "__dlpack__", source, destination, stream)) return {};
+    }
+    Storage *storage = array_of(lent.get())->storage;
+    if (to_host || own.type == dlpack::kCPU)
+        return wait_for_host(state, "__dlpack__", storage, true) ? std::move(lent) : PyRef();
+    if (!sync) return lent;
+    const Status status = storage->order(consumer, true);
+    if (status != CUKERN_OK) raise_status(state, "__dlpack__", status);
+    return status == CUKERN_OK ? std::move(lent) : PyRef();
+}
+
+// --- the C exchange API ---
+
+// The stream that calls on Arrays run on, for a consumer that works there too.
+StreamRef work_stream(int device) noexcept {
+    StreamRef stream;
+    if (active_stream(&stream) && stream.device == device) return stream;
+    stream = {};
+    stream.device = device;
+    return stream;
+}
+
+// The consumer works on our current stream: what is elsewhere comes before, and later work elsewhere after it.
+bool order_for_consumer(Array *array) noexcept {
+    const StreamRef stream = work_stream(array->device());
+    Status status = array->storage->order(stream, !array->read_only);
+    if (status == CUKERN_OK) status = array->storage->note(stream, !array->read_only);
+    if (status != CUKERN_OK) raise_status(state_of_type(object_of(array)), "DLPack exchange", status);
+    return status == CUKERN_OK;
+}
+
+int exchange_allocate(dlpack::Tensor *prototype, dlpack::ManagedTensorVersioned **out, void *context,
+                      dlpack::SetError set_error) {
+    const PyGILState_STATE gil = PyGILState_Ensure();
+    PyRef array;
+    ElementType type;
+    if (g_state == nullptr) {
+        PyErr_SetString(PyExc_RuntimeError, "cukern has been unloaded");
+    } else if (!element_type_of(prototype->dtype, &type)) {
+        PyErr_SetString(PyExc_TypeError, "cukern has no such element type");
+    } else {
+        const bool host = backend_in_use() == Backend::host;
+        MemoryKind kind = MemoryKind::device;
+        if (prototype->device.type == dlpack::kCUDAManaged) kind = MemoryKind::managed;
+        if (prototype->device.type == dlpack::kCUDAHost) kind = MemoryKind::pinned;
+        if ((prototype->device.type == dlpack::kCPU) != host)
+            PyErr_SetString(PyExc_BufferError, "cukern does not allocate on that device");
+        else
+            array = new_array(*g_state, "DLPack exchange", kind, type, prototype->ndim, prototype->shape, nullptr,
+                              work_stream(host ? 0 : prototype->device.id));
+    }
+    *out = array ? lend_versioned(array_of(array.get()), device_of(array_of(array.get())), false) : nullptr;
+    array = PyRef();
+    if (*out == nullptr) {
+        PyObject *type_of_error = nullptr;
+        PyObject *value = nullptr;
+        PyObject *traceback = nullptr;
+        PyErr_Fetch(&type_of_error, &value, &traceback);
+        const PyRef held[] = {PyRef::steal(type_of_error), PyRef::steal(value), PyRef::steal(traceback)};
+        const PyRef text = value != nullptr ? PyRef::steal(PyObject_Str(value)) : PyRef();
+        const char *message = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
+        const bool memory =
+            type_of_error != nullptr && PyErr_GivenExceptionMatches(type_of_error, PyExc_MemoryError) != 0;
+        PyErr_Clear();
+        set_error(context, memory ? "MemoryError" : "RuntimeError",
+                  message != nullptr ? message : "allocation failed");
+    }
+    const int result = *out != nullptr ? 0 : -1;
+    PyGILState_Release(gil);
+    return result;
+}
+
+int exchange_managed_from_object(void *object, dlpack::ManagedTensorVersioned **out) {
+    Array *array = array_of(static_cast<PyObject *>(object));
+    *out = order_for_consumer(array) ? lend_versioned(array, device_of(array), false) : nullptr;
+    return *out != nullptr ? 0 : -1;
+}
+
+int exchange_object_from_managed(dlpack::ManagedTensorVersioned *tensor, void **out) {
+    *out = nullptr;
+    const PyRef capsule =
+        PyRef::steal(PyCapsule_New(tensor, dlpack::kVersionedName, delete_unused<dlpack::ManagedTensorVersioned>));
+    if (!capsule) {
+        if (tensor->deleter != nullptr) tensor->deleter(tensor);
+        return -1;
+    }
+    if (g_state == nullptr) {
+        PyErr_SetString(PyExc_RuntimeError, "cukern has been unloaded");
+        return -1;
+    }
+    const Place place{*g_state, "DLPack exchange", "the tensor"};
+    ForeignArray foreign;
+    if (!read_capsule(place, capsule.get(), &foreign)) return -1;
+    foreign.has_producer = foreign.device.type != dlpack::kCPU;
+    foreign.producer = work_stream(foreign.device.id);
+    *out = adopt_array(place, foreign, foreign.keeper.get(), nullptr).release();
+    return *out != nullptr ? 0 : -1;
+}
+
+int exchange_tensor_from_object(void *object, dlpack::Tensor *out) {
+    Array *array = array_of(static_cast<PyObject *>(object));
+    if (!order_for_consumer(array)) return -1;
+    out->data = array->data;
+    out->device = device_of(array);
+    out->ndim = array->ndim;
+    out->dtype = dlpack_type_of(array->type);
+    out->shape = array->shape();
+    out->strides = array->strides();
+    out->byte_offset = 0;
+    return 0;
+}
+
+int exchange_current_stream(std::int32_t device_type, std::int32_t device, void **out) {
+    *out = device_type == dlpack::kCPU ? nullptr : work_stream(device).handle;
+    return 0;
+}
+
+const dlpack::ExchangeAPI kExchange = {
+    {{dlpack::kMajor, dlpack::kMinor}, nullptr},
+    exchange_allocate,
+    exchange_managed_from_object,
+    exchange_object_from_managed,
+    exchange_tensor_from_object,
+    exchange_current_stream,
+};
+
+}  // namespace
+
+PyObject *array_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
+    static const char *const names[] = {"stream", "max_version", "dl_device", "copy", nullptr};
+    PyObject *stream = Py_None;
+    PyObject *max_version = Py_None;
+    PyObject *dl_device = Py_None;
+    PyObject *copy = Py_None;
+    if (PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO:__dlpack__", const_cast<char **>(names), &stream,
+                                    &max_version, &dl_device, &copy) == 0)
+        return nullptr;
+    const ModuleState &state = state_of_type(self);
+    Array *array = array_of(self);
+    bool sync = true;
+    bool versioned = false;
+    StreamRef consumer;
+    Wish wish{device_of(array)};
+    wish.always = Py_IsTrue(copy) != 0;
+    wish.never = Py_IsFalse(copy) != 0;
+    if (!parse_consumer(state, stream, array->device(), &sync, &consumer) ||
+        !parse_version(max_version, &versioned) || !parse_device_pair(dl_device, &wish.device))
+        return nullptr;
+    if (array->read_only && !versioned && !wish.always) {
+        PyErr_SetString(
+            PyExc_BufferError,
+            "__dlpack__: the array is read-only, which a capsule before DLPack 1.0 cannot say; ask with "
+            "max_version=(1, 0)");
+        return nullptr;
+    }
+    dlpack::Device device{};
+    bool is_copy = false;
+    const PyRef lent = array_to_lend(state, self, wish, sync, consumer, &device, &is_copy);
+    if (!lent) return nullptr;
+    if (versioned)
+        return in_capsule(lend_versioned(array_of(lent.get()), device, is_copy), dlpack::kVersionedName);
+    return in_capsule(lend<dlpack::ManagedTensor>(array_of(lent.get()), device), dlpack::kLegacyName);
+}
+
+PyObject *array_dlpack_device(PyObject *self, PyObject *) {
+    const dlpack::Device device = device_of(array_of(self));
+    return Py_BuildValue("ii", static_cast<int>(device.type), static_cast<int>(device.id));
+}
+
+PyObject *array_cuda_interface(PyObject *self, void *) {
+    Array *array = array_of(self);
+    if (array->storage->backend() == Backend::host || array->type == ElementType::bfloat16) {
+        PyErr_SetString(PyExc_AttributeError,
+                        array->type == ElementType::bfloat16
+                            ? "__cuda_array_interface__ has no type for bfloat16; use DLPack"
+                            : "__cuda_array_interface__ needs a GPU, and cukern uses its host "
+                              "back-end here");
+        return nullptr;
+    }
+    const ModuleState &state = state_of_type(self);
+    const StreamRef stream = work_stream(array->device());
+    Status status = array->storage->order(stream, true);
+    if (status != CUKERN_OK) {
+        raise_status(state, "__cuda_array_interface__", status);
+        return nullptr;
+    }
+    array->storage->note_lent();
+    const PyRef shape = PyRef::steal(PyObject_GetAttr(self, state.name_shape));
+    const bool packed = is_c_contiguous(array->ndim, array->shape(), array->strides());
+    const PyRef strides =
+        packed ? PyRef::borrow(Py_None) : PyRef::steal(PyObject_GetAttr(self, state.name_strides));
+    const PyRef handle = dlpack_stream(stream);
+    const PyRef dtype = numpy_dtype(state, array->type);
+    const PyRef typestr = dtype ? PyRef::steal(PyObject_GetAttrString(dtype.get(), "str")) : PyRef();
+    const PyRef pointer = PyRef::steal(PyLong_FromVoidPtr(array->size() == 0 ? nullptr : array->data));
+    if (!shape || !strides || !handle || !typestr || !pointer) return nullptr;
+    return Py_BuildValue("{s:O,s:O,s:(OO),s:O,s:O,s:i}", "shape", shape.get(), "typestr", typestr.get(), "data",
+                         pointer.get(), array->read_only ? Py_True : Py_False, "strides", strides.get(), "stream",
+                         handle.get(), "version", 3);
+}
+
+bool offer_exchange(ModuleState &state) noexcept {
+    state.exchange_capsule =
+        PyCapsule_New(const_cast<dlpack::ExchangeAPI *>(&kExchange), dlpack::kExchangeName, nullptr);
+    if (state.exchange_capsule == nullptr ||
+        PyObject_SetAttr(state.array_type, state.name_exchange, state.exchange_capsule) != 0)
+        return false;
+    g_state = &state;
+    return true;
+}
+
+void withdraw_exchange(const ModuleState &state) noexcept {
+    if (g_state == &state) g_state = nullptr;
+}
+
+}  // namespace cukern::py

@@ -1,0 +1,499 @@
+// From an Array to the host: ndarrays, Python's numbers and lists, text, pickles. The host waits here.
+#include "python.h"
+
+#include "array.h"
+
+#include <cstring>
+
+#include "element_types.h"
+#include "errors.h"
+#include "methods.h"
+#include "operand.h"
+#include "shapes.h"
+#include "streams.h"
+
+namespace cukern::py {
+namespace {
+
+// An ndarray of an array's shape and element type, in its memory order where that is dense.
+PyRef empty_numpy(const ModuleState &state, const char *function, Array *array) noexcept {
+    PyRef dtype = numpy_dtype(state, array->type);
+    if (!dtype) {
+        raise_no_bfloat16(function);
+        return {};
+    }
+    npy_intp shape[kMaxDims];
+    for (int i = 0; i < array->ndim; ++i) shape[i] = array->shape()[i];
+    const bool fortran = !is_c_contiguous(array->ndim, array->shape(), array->strides()) &&
+                         is_f_contiguous(array->ndim, array->shape(), array->strides());
+    return PyRef::steal(PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr *>(dtype.release()),
+                                             array->ndim, shape, nullptr, nullptr,
+                                             fortran ? NPY_ARRAY_F_CONTIGUOUS : 0, nullptr));
+}
+
+void end_export(PyObject *capsule) {
+    auto *self = static_cast<PyObject *>(PyCapsule_GetPointer(capsule, nullptr));
+    array_of(self)->storage->remove_export();
+    Py_DECREF(self);
+}
+
+// What keeps `self`, and has launches wait while somebody looks.
+PyRef make_export(PyObject *self) noexcept {
+    PyRef capsule = PyRef::steal(PyCapsule_New(self, nullptr, end_export));
+    if (!capsule) return {};
+    Py_INCREF(self);
+    array_of(self)->storage->add_export();
+    return capsule;
+}
+
+// An ndarray over memory that the host sees; it counts as an export of `self`.
+PyRef numpy_view(const ModuleState &state, const char *function, PyObject *self) noexcept {
+    Array *array = array_of(self);
+    PyRef dtype = numpy_dtype(state, array->type);
+    if (!dtype) {
+        raise_no_bfloat16(function);
+        return {};
+    }
+    npy_intp shape[kMaxDims];
+    npy_intp strides[kMaxDims];
+    for (int i = 0; i < array->ndim; ++i) {
+        shape[i] = array->shape()[i];
+        strides[i] = array->strides()[i] * size_of(array->type);
+    }
+    PyRef view = PyRef::steal(
+        PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr *>(dtype.release()), array->ndim, shape,
+                             strides, array->data, array->read_only ? 0 : NPY_ARRAY_WRITEABLE, nullptr));
+    PyRef exported = view ? make_export(self) : PyRef();
+    if (!exported || PyArray_SetBaseObject(as_array(view), exported.release()) != 0) return {};
+    return view;
+}
+
+// The stream on which a copy to the host comes after what was done to the array.
+bool copy_stream(const ModuleState &state, const char *function, const Array *array, PyObject *given,
+                 StreamRef *stream) noexcept {
+    if (given == nullptr || Py_IsNone(given) != 0) {
+        StreamRef active;
+        if (!active_stream(&active) || active.device != array->device()) {
+            *stream = {};
+            stream->device = array->device();
+            return true;
+        }
+        *stream = active;
+        return true;
+    }
+    return stream_on(state, function, given, array->device(), stream);
+}
+
+PyRef copy_to_numpy(const ModuleState &state, const char *function, Array *array,
+                    const StreamRef &stream) noexcept {
+    PyRef result = empty_numpy(state, function, array);
+    if (!result) return {};
+    Access source;
+    access_of(array, &source);
+    Operand destination;
+    if (!destination.read_memory({state, function, "the result"}, result.get(), true)) return {};
+    return copy_into(state, function, source, destination.access(), stream) ? std::move(result) : PyRef();
+}
+
+// asnumpy with `out`: an ndarray, a buffer, a pinned or managed Array.
+PyRef copy_to_out(const ModuleState &state, const char *function, Array *array, PyObject *out, bool blocking,
+                  const StreamRef &stream) noexcept {
+    Access source;
+    access_of(array, &source);
+    return copy_checked(state, function, source, out, blocking, stream) ? PyRef::borrow(out) : PyRef();
+}
+
+PyRef asnumpy(const ModuleState &state, const char *function, Array *array, PyObject *out, PyObject *given,
+              bool blocking) noexcept {
+    StreamRef stream;
+    if (!copy_stream(state, function, array, given, &stream)) return {};
+    if (out != nullptr && Py_IsNone(out) == 0) return copy_to_out(state, function, array, out, blocking, stream);
+    if (!blocking) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s: blocking=False needs out= in pinned memory, such as a view of cukern.empty(..., "
+                     "memory='pinned')",
+                     function);
+        return {};
+    }
+    return copy_to_numpy(state, function, array, stream);
+}
+
+PyObject *asnumpy_method(PyObject *module, PyObject *args, PyObject *keywords) {
+    static const char *const names[] = {"a", "out", "stream", "blocking", nullptr};
+    PyObject *object = nullptr;
+    PyObject *out = nullptr;
+    PyObject *stream = nullptr;
+    int blocking = 1;
+    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|$OOp:asnumpy", const_cast<char **>(names), &object, &out,
+                                    &stream, &blocking) == 0)
+        return nullptr;
+    const ModuleState &state = state_of(module);
+    Backend backend;
+    if (!ensure_backend(module, "asnumpy", &backend)) return nullptr;
+    PyRef array = PyRef::borrow(object);
+    if (!is_array(state, object)) {
+        Operand operand;  // other libraries' arrays are looked at in place
+        if (!operand.read_memory({state, "asnumpy", "a"}, object, false)) return nullptr;
+        if (!operand.access().location.reachable) {  // on the host already
+            const PyRef own = operand.ndarray();
+            if (!own || out == nullptr || Py_IsNone(out) != 0) return PyRef::borrow(own.get()).release();
+            StreamRef none;
+            if (!copy_checked(state, "asnumpy", operand.access(), out, blocking != 0, none)) return nullptr;
+            return PyRef::borrow(out).release();
+        }
+        const PyRef from_dlpack = PyRef::steal(PyObject_GetAttrString(module, "asarray"));
+        array =
+            from_dlpack ? PyRef::steal(PyObject_CallFunctionObjArgs(from_dlpack.get(), object, nullptr)) : PyRef();
+        if (!array) return nullptr;
+    }
+    return asnumpy(state, "asnumpy", array_of(array.get()), out, stream, blocking != 0).release();
+}
+
+PyObject *copyto_method(PyObject *module, PyObject *args, PyObject *keywords) {
+    static const char *const names[] = {"dst", "src", "stream", "blocking", nullptr};
+    PyObject *destination = nullptr;
+    PyObject *source = nullptr;
+    PyObject *given = nullptr;
+    int blocking = 1;
+    if (PyArg_ParseTupleAndKeywords(args, keywords, "OO|Op:copyto", const_cast<char **>(names), &destination,
+                                    &source, &given, &blocking) == 0)
+        return nullptr;
+    const ModuleState &state = state_of(module);
+    Backend backend;
+    if (!ensure_backend(module, "copyto", &backend)) return nullptr;
+    Operand to;  // only to learn where and of what type it is
+    if (!to.read_memory({state, "copyto", "dst"}, destination, true)) return nullptr;
+    Operand from;
+    PyRef list;
+    if (is_plain(source)) {  // Python's numbers take the type of `dst`
+        PyRef dtype = is_number(source) ? numpy_dtype(state, to.type()) : PyRef();
+        list = PyRef::steal(
+            PyArray_FromAny(source, reinterpret_cast<PyArray_Descr *>(dtype.release()), 0, 0, 0, nullptr));
+        if (!list) return nullptr;
+        source = list.get();
+    }
+    if (!from.read_memory({state, "copyto", "src"}, source, false)) return nullptr;
+    const Location &place = to.access().location.reachable ? to.access().location : from.access().location;
+    StreamRef stream;
+    if (!choose_stream(state, "copyto", given, place.reachable ? place.device : -1, {&from.access(), &to.access()},
+                       &stream))
+        return nullptr;
+    if (!copy_checked(state, "copyto", from.access(), destination, blocking != 0, stream)) return nullptr;
+    Py_RETURN_NONE;
+}
+
+bool check_single(const Array *array, const char *what) noexcept {
+    if (array->size() == 1) return true;
+    PyErr_Format(PyExc_TypeError, "only an array of one element converts to %s; this one has %lld", what,
+                 static_cast<long long>(array->size()));
+    return false;
+}
+
+// One element as Python's number.
+PyRef element_of(Array *array) noexcept {
+    const ModuleState &state = state_of_type(object_of(array));
+    if (array->type == ElementType::bfloat16) {
+        const PyRef wide = PyRef::steal(PyObject_CallMethod(object_of(array), "astype", "s", "float32"));
+        return wide ? element_of(array_of(wide.get())) : PyRef();
+    }
+    const PyRef values = to_numpy(state, "item", array, true);
+    return values ? PyRef::steal(PyObject_CallMethod(values.get(), "item", nullptr)) : PyRef();
+}
+
+// For text and lists: bfloat16 as float32, which holds its values.
+PyRef host_values(Array *array) noexcept {
+    const ModuleState &state = state_of_type(object_of(array));
+    if (array->type != ElementType::bfloat16) return to_numpy(state, "tolist", array, true);
+    const PyRef wide = PyRef::steal(PyObject_CallMethod(object_of(array), "astype", "s", "float32"));
+    return wide ? to_numpy(state, "tolist", array_of(wide.get()), false) : PyRef();
+}
+
+// The bytes of an array in C order, as ndarray: what pickles hold.
+PyRef packed_bytes(const ModuleState &state, Array *array) noexcept {
+    StreamRef stream;
+    stream.device = array->device();
+    npy_intp shape[kMaxDims];
+    for (int i = 0; i < array->ndim; ++i) shape[i] = array->shape()[i];
+    // As unsigned numbers of the same size, so that bfloat16 needs no package; complex types keep their own.
+    const ElementType bits = bits_of(array->type);
+    PyRef dtype = numpy_dtype(state, bits);
+    PyRef result =
+        PyRef::steal(PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr *>(dtype.release()),
+                                          array->ndim, shape, nullptr, nullptr, 0, nullptr));
+    if (!result) return {};
+    Access source;
+    access_of(array, &source);
+    source.view.type = bits;
+    Operand destination;
+    if (!destination.read_memory({state, "pickle", "the result"}, result.get(), true)) return {};
+    return copy_into(state, "pickle", source, destination.access(), stream) ? std::move(result) : PyRef();
+}
+
+// _restore(buffer, dtype's name, shape, memory): what a pickle calls.
+PyObject *restore_method(PyObject *module, PyObject *args) {
+    PyObject *buffer = nullptr;
+    const char *name = nullptr;
+    PyObject *lengths = nullptr;
+    PyObject *memory = nullptr;
+    if (PyArg_ParseTuple(args, "OsOO:_restore", &buffer, &name, &lengths, &memory) == 0) return nullptr;
+    const ModuleState &state = state_of(module);
+    const PyRef text = PyRef::steal(PyUnicode_FromString(name));
+    ElementType type;
+    Shape shape;
+    MemoryKind kind;
+    StreamRef stream;
+    Backend backend;
+    if (!ensure_backend(module, "_restore", &backend) || !text ||
+        !parse_dtype(state, "_restore", text.get(), &type) || !parse_shape("_restore", lengths, &shape) ||
+        !parse_memory("_restore", memory, &kind) || !stream_for_new(state, "_restore", nullptr, nullptr, &stream))
+        return nullptr;
+    PyRef result = new_array(state, "_restore", kind, type, shape.ndim, shape.lengths, nullptr, stream);
+    BufferHolder bytes;
+    if (!result || !bytes.acquire(buffer, PyBUF_SIMPLE)) return nullptr;
+    Array *array = array_of(result.get());
+    Access destination;
+    access_of(array, &destination);
+    destination.view.type = bits_of(type);
+    Access source;
+    source.view = destination.view;
+    source.view.data = bytes.get().buf;
+    set_contiguous(source.view);
+    if (bytes.get().len != bytes_of(destination.view)) {
+        PyErr_SetString(PyExc_ValueError,
+                        "_restore: the pickle holds another number of bytes than its shape needs");
+        return nullptr;
+    }
+    return copy_into(state, "_restore", source, destination, stream) ? result.release() : nullptr;
+}
+
+}  // namespace
+
+PyRef to_numpy(const ModuleState &state, const char *function, Array *array, bool share) noexcept {
+    if (share && on_host(array->kind())) {
+        if (!wait_for_host(state, function, array->storage, false)) return {};
+        return numpy_view(state, function, object_of(array));
+    }
+    StreamRef stream;
+    return copy_stream(state, function, array, nullptr, &stream) ? copy_to_numpy(state, function, array, stream)
+                                                                 : PyRef();
+}
+
+bool copy_checked(const ModuleState &state, const char *function, const Access &source, PyObject *destination,
+                  bool blocking, const StreamRef &stream) noexcept {
+    Operand to;
+    if (!to.read_memory({state, function, "the destination"}, destination, true)) return false;
+    Access target = to.access();
+    Access from = source;
+    Shape shape(target.view.ndim, target.view.shape);
+    if (!broadcast_view(source.view, shape, &from.view)) {
+        const PyRef a = shape_text(source.view.ndim, source.view.shape);
+        const PyRef b = shape_text(shape.ndim, shape.lengths);
+        if (a && b)
+            PyErr_Format(PyExc_ValueError, "%s: shape %U does not broadcast to %U, that of the destination",
+                         function, a.get(), b.get());
+        return false;
+    }
+    if (!can_cast_same_kind(source.view.type, target.view.type)) {
+        PyErr_Format(PyExc_TypeError, "%s: element type %s does not go into %s (casting 'same_kind')", function,
+                     name_of(source.view.type), name_of(target.view.type));
+        return false;
+    }
+    if (blocking) return copy_apart(state, function, from, target, stream) && to.finish_out();
+    // Nobody waits: both sides must be memory that the device reaches by itself.
+    for (Access *access : {&from, &target}) {
+        if (access->location.reachable || access->view.immediate) continue;
+        PointerInfo where;
+        const Status status = pointer_info(access->view.data, &where);
+        if (status != CUKERN_OK) {
+            raise_status(state, function, status);
+            return false;
+        }
+        if (!where.known || !on_host(where.kind) || access->holder == nullptr) {
+            PyErr_Format(
+                PyExc_ValueError,
+                "%s: blocking=False needs host memory to be pinned, as in cukern.empty(..., memory='pinned')",
+                function);
+            return false;
+        }
+        access->location = {true, where.kind, stream.device};
+    }
+    if (!order_access(state, function, from, stream, false) ||
+        !order_access(state, function, target, stream, true))
+        return false;
+    const Status status = transfer(from.view, from.location, target.view, target.location, stream);
+    if (status != CUKERN_OK) {
+        raise_status(state, function, status);
+        return false;
+    }
+    return note_access(state, function, from, stream, false) && note_access(state, function, target, stream, true);
+}
+
+PyObject *array_get(PyObject *self, PyObject *args, PyObject *keywords) {
+    static const char *const names[] = {"out", "stream", "blocking", nullptr};
+    PyObject *out = nullptr;
+    PyObject *stream = nullptr;
+    int blocking = 1;
+    if (PyArg_ParseTupleAndKeywords(args, keywords, "|$OOp:get", const_cast<char **>(names), &out, &stream,
+                                    &blocking) == 0)
+        return nullptr;
+    return asnumpy(state_of_type(self), "get", array_of(self), out, stream, blocking != 0).release();
+}
+
+PyObject *array_item(PyObject *self, PyObject *args) {
+    const Py_ssize_t count = PyTuple_Size(args);
+    if (count == 0) {
+        if (array_of(self)->size() != 1) {
+            PyErr_Format(PyExc_ValueError,
+                         "item() without an index needs an array of one element; this one has %lld",
+                         static_cast<long long>(array_of(self)->size()));
+            return nullptr;
+        }
+        return element_of(array_of(self)).release();
+    }
+    PyObject *index = count == 1 ? PyTuple_GetItem(args, 0) : args;
+    PyRef element;
+    if (count == 1 && PyIndex_Check(index) && array_of(self)->ndim != 1) {  // counts through all elements
+        const PyRef flat = PyRef::steal(PyObject_CallMethod(self, "ravel", nullptr));
+        element = flat ? PyRef::steal(PyObject_GetItem(flat.get(), index)) : PyRef();
+    } else {
+        element = PyRef::steal(PyObject_GetItem(self, index));
+    }
+    if (!element) return nullptr;
+    if (array_of(element.get())->ndim != 0) {
+        PyErr_SetString(PyExc_ValueError, "item() needs an index for every dimension");
+        return nullptr;
+    }
+    return element_of(array_of(element.get())).release();
+}
+
+PyObject *array_tolist(PyObject *self, PyObject *) {
+    const PyRef values = host_values(array_of(self));
+    return values ? PyObject_CallMethod(values.get(), "tolist", nullptr) : nullptr;
+}
+
+PyObject *array_repr(PyObject *self) {
+    const PyRef values = host_values(array_of(self));
+    const PyRef text = values ? PyRef::steal(PyObject_Repr(values.get())) : PyRef();
+    if (!text) return nullptr;
+    // NumPy's own text but for the name, which is as long as ours: "array([1., 2.])".
+    const PyRef ours = PyRef::steal(PyUnicode_FromString("Array"));
+    const PyRef rest =
+        ours ? PyRef::steal(PyUnicode_Substring(text.get(), 5, PyUnicode_GetLength(text.get()))) : PyRef();
+    const PyRef whole = rest ? PyRef::steal(PyUnicode_Concat(ours.get(), rest.get())) : PyRef();
+    if (!whole || array_of(self)->type != ElementType::bfloat16) return PyRef::borrow(whole.get()).release();
+    const PyRef shown = PyRef::steal(PyUnicode_FromString("float32"));
+    const PyRef name = PyRef::steal(PyUnicode_FromString("bfloat16"));
+    return shown && name ? PyUnicode_Replace(whole.get(), shown.get(), name.get(), -1) : nullptr;
+}
+
+int array_bool(PyObject *self) {
+    if (array_of(self)->size() != 1) {
+        PyErr_Format(PyExc_ValueError, "the truth of an array of %lld elements is ambiguous",
+                     static_cast<long long>(array_of(self)->size()));
+        return -1;
+    }
+    const PyRef element = element_of(array_of(self));
+    return element ? PyObject_IsTrue(element.get()) : -1;
+}
+
+PyObject *array_int(PyObject *self) {
+    if (!check_single(array_of(self), "int")) return nullptr;
+    const PyRef element = element_of(array_of(self));
+    return element ? PyNumber_Long(element.get()) : nullptr;
+}
+
+PyObject *array_float(PyObject *self) {
+    if (!check_single(array_of(self), "float")) return nullptr;
+    const PyRef element = element_of(array_of(self));
+    return element ? PyNumber_Float(element.get()) : nullptr;
+}
+
+PyObject *array_index(PyObject *self) {
+    const Array *array = array_of(self);
+    if (array->ndim != 0 || !is_integer(array->type)) {
+        PyErr_SetString(PyExc_TypeError, "only an integer array without dimensions is an index");
+        return nullptr;
+    }
+    return element_of(array_of(self)).release();
+}
+
+PyObject *array_as_numpy(PyObject *self, PyObject *args, PyObject *keywords) {
+    static const char *const names[] = {"dtype", "copy", nullptr};
+    PyObject *dtype = Py_None;
+    PyObject *copy = Py_None;
+    if (PyArg_ParseTupleAndKeywords(args, keywords, "|OO:__array__", const_cast<char **>(names), &dtype, &copy) ==
+        0)
+        return nullptr;
+    Array *array = array_of(self);
+    if (!on_host(array->kind())) {
+        PyErr_SetString(
+            PyExc_TypeError,
+            "NumPy does not see device memory, and it is not copied unasked; cukern.asnumpy(a) copies it");
+        return nullptr;
+    }
+    const PyRef memoryless = to_numpy(state_of_type(self), "__array__", array, true);
+    if (!memoryless) return nullptr;
+    if (Py_IsNone(dtype) != 0 && (Py_IsNone(copy) != 0 || Py_IsFalse(copy) != 0))
+        return PyRef::borrow(memoryless.get()).release();
+    const PyRef numpy_array = PyRef::steal(PyObject_GetAttrString(state_of_type(self).numpy, "array"));
+    const PyRef positional = PyRef::steal(PyTuple_Pack(1, memoryless.get()));
+    const PyRef options = PyRef::steal(Py_BuildValue("{s:O,s:O}", "dtype", dtype, "copy", copy));
+    if (!numpy_array || !positional || !options) return nullptr;
+    return PyObject_Call(numpy_array.get(), positional.get(), options.get());
+}
+
+PyObject *array_reduce_ex(PyObject *self, PyObject *protocol) {
+    const long number = PyLong_AsLong(protocol);
+    if (number == -1 && PyErr_Occurred() != nullptr) return nullptr;
+    const ModuleState &state = state_of_type(self);
+    Array *array = array_of(self);
+    PyRef payload = packed_bytes(state, array);
+    if (!payload) return nullptr;
+    if (number >= 5) {
+        const PyRef pickle = PyRef::steal(PyImport_ImportModule("pickle"));
+        payload =
+            pickle ? PyRef::steal(PyObject_CallMethod(pickle.get(), "PickleBuffer", "O", payload.get())) : PyRef();
+    } else {
+        payload = PyRef::steal(PyObject_CallMethod(payload.get(), "tobytes", nullptr));
+    }
+    const PyRef shape = PyRef::steal(PyObject_GetAttr(self, state.name_shape));
+    if (!payload || !shape) return nullptr;
+    return Py_BuildValue("O(OsOs)", state.restore, payload.get(), name_of(array->type), shape.get(),
+                         name_of(array->kind()));
+}
+
+PyMethodDef kHostMethods[] = {
+    {"asnumpy", as_method(asnumpy_method), METH_VARARGS | METH_KEYWORDS,
+     "asnumpy(a, *, out=None, stream=None, blocking=True)\n--\n\nCopy an array to the host.\n\n"
+     "Parameters\n----------\na : Array, or another library's array\n    One that is on the host already is not "
+     "copied.\n"
+     "out : ndarray or writable buffer, optional\n    Takes the elements, and is returned. It has the shape that "
+     "`a` "
+     "broadcasts to.\n"
+     "stream : optional\n    The stream in whose order the copy is made; by default the current one.\n"
+     "blocking : bool\n    False returns at once; `out` must then be in pinned memory, and holds the elements "
+     "when "
+     "the\n    stream has come so far.\n\n"
+     "Returns\n-------\nndarray or `out`\n\n"
+     "Raises\n------\nTypeError\n    bfloat16 without the package ml_dtypes.\n"
+     "ValueError\n    ``blocking=False`` without pinned memory; shapes do not fit.\n\n"
+     "Examples\n--------\n>>> import cukern\n>>> cukern.asnumpy(cukern.arange(3))\narray([0, 1, 2])\n"},
+    {"copyto", as_method(copyto_method), METH_VARARGS | METH_KEYWORDS,
+     "copyto(dst, src, stream=None, blocking=True)\n--\n\nCopy elements from anywhere to anywhere, with "
+     "broadcasting.\n\n"
+     "Parameters\n----------\ndst, src : Array, another library's array, ndarray or buffer\n"
+     "    `src` broadcasts to `dst`, and its element type goes into that of `dst` by 'same_kind' casting.\n"
+     "stream : optional\n    The stream in whose order the copy is made.\n"
+     "blocking : bool\n    False returns at once; host memory must then be pinned. Between arrays that a device\n"
+     "    reaches nothing waits in any case.\n\n"
+     "Raises\n------\nTypeError\n    The element type does not fit.\n"
+     "ValueError\n    The shape does not fit, `dst` is read-only, or ``blocking=False`` without pinned memory.\n\n"
+     "Examples\n--------\n>>> import cukern\n>>> a = cukern.zeros(3)\n>>> cukern.copyto(a, [1.0, 2.0, 3.0])\n>>> "
+     "a\n"
+     "Array([1., 2., 3.])\n"},
+    {"_restore", restore_method, METH_VARARGS,
+     "_restore(buffer, dtype, shape, memory, /)\n--\n\nMake the Array of a pickle."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace cukern::py

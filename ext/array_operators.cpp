@@ -1,0 +1,127 @@
+// Operators of Array, and NumPy's functions on it.
+#include "python.h"
+
+#include "array.h"
+
+#include <cstring>
+
+#include "element_types.h"
+#include "frameworks.h"
+#include "methods.h"
+#include "operand.h"
+
+namespace cukern::py {
+namespace {
+
+// A slot is called with an Array on either side; it is known by this very slot, since the module's state is not.
+bool is_own(PyObject *object) noexcept {
+    return PyType_GetSlot(Py_TYPE(object), Py_nb_add) == reinterpret_cast<void *>(array_add);
+}
+
+// What an operator takes beside an Array; the rest is left to the other object's own operator.
+bool takes_part(ModuleState &state, PyObject *object) noexcept {
+    if (is_own(object) || is_number(object) || PyArray_Check(object) || PyArray_IsScalar(object, Generic))
+        return true;
+    if (PyList_Check(object) || PyTuple_Check(object) || PyUnicode_Check(object)) return false;
+    const TypeRecord *record = record_of(state, object);
+    return record != nullptr && (record->protocol != Protocol::other || PyObject_CheckBuffer(object));
+}
+
+struct Operator {
+    Op op;
+    bool is_product;
+};
+
+PyObject *apply(const Operator &how, PyObject *a, PyObject *b, PyObject *out) noexcept {
+    PyObject *own = is_own(a) ? a : b;
+    PyObject *module = PyType_GetModule(Py_TYPE(own));
+    if (module == nullptr) return nullptr;
+    if (!takes_part(state_of(module), own == a ? b : a)) {
+        if (PyErr_Occurred() != nullptr) return nullptr;
+        Py_RETURN_NOTIMPLEMENTED;
+    }
+    return how.is_product ? run_matmul(module, MatmulAlgorithm::automatic, a, b, out, nullptr)
+                          : run_elementwise(module, how.op, a, b, out, nullptr);
+}
+
+constexpr Operator kAdd{Op::add, false};
+constexpr Operator kSubtract{Op::subtract, false};
+constexpr Operator kMultiply{Op::multiply, false};
+constexpr Operator kDivide{Op::divide, false};
+constexpr Operator kMatmul{Op::copy, true};
+
+// An in-place product cannot be computed where its operand lies.
+PyObject *multiply_in_place(PyObject *a, PyObject *b) noexcept {
+    const PyRef product = PyRef::steal(apply(kMatmul, a, b, nullptr));
+    if (!product || product.get() == Py_NotImplemented) return PyRef::borrow(product.get()).release();
+    if (!is_own(product.get()) || PyObject_SetItem(a, Py_Ellipsis, product.get()) != 0) return nullptr;
+    return PyRef::borrow(a).release();
+}
+
+// The functions of NumPy that there is a kernel for, by the name of the ufunc.
+bool find_ufunc(PyObject *ufunc, Operator *how) noexcept {
+    const PyRef name = PyRef::steal(PyObject_GetAttrString(ufunc, "__name__"));
+    if (!name) {
+        PyErr_Clear();
+        return false;
+    }
+    const char *text = PyUnicode_AsUTF8AndSize(name.get(), nullptr);
+    if (text == nullptr) {
+        PyErr_Clear();
+        return false;
+    }
+    if (std::strcmp(text, "matmul") == 0) {
+        *how = kMatmul;
+        return true;
+    }
+    if (std::strcmp(text, "true_divide") == 0) text = "divide";
+    for (int i = 0; i < kNumTableOps; ++i) {
+        if (kOps[i].kind != OpKind::binary || std::strcmp(kOps[i].name, text) != 0) continue;
+        *how = {static_cast<Op>(i), false};
+        return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+PyObject *array_add(PyObject *a, PyObject *b) { return apply(kAdd, a, b, nullptr); }
+PyObject *array_subtract(PyObject *a, PyObject *b) { return apply(kSubtract, a, b, nullptr); }
+PyObject *array_multiply(PyObject *a, PyObject *b) { return apply(kMultiply, a, b, nullptr); }
+PyObject *array_divide(PyObject *a, PyObject *b) { return apply(kDivide, a, b, nullptr); }
+PyObject *array_matmul(PyObject *a, PyObject *b) { return apply(kMatmul, a, b, nullptr); }
+PyObject *array_iadd(PyObject *a, PyObject *b) { return apply(kAdd, a, b, a); }
+PyObject *array_isubtract(PyObject *a, PyObject *b) { return apply(kSubtract, a, b, a); }
+PyObject *array_imultiply(PyObject *a, PyObject *b) { return apply(kMultiply, a, b, a); }
+PyObject *array_idivide(PyObject *a, PyObject *b) { return apply(kDivide, a, b, a); }
+PyObject *array_imatmul(PyObject *a, PyObject *b) { return multiply_in_place(a, b); }
+
+// __array_ufunc__(ufunc, method, *inputs, out=(...)): NEP 13.
+PyObject *array_ufunc(PyObject *self, PyObject *args, PyObject *keywords) {
+    if (PyTuple_Size(args) < 2) {
+        PyErr_SetString(PyExc_TypeError, "__array_ufunc__ takes a ufunc and a method");
+        return nullptr;
+    }
+    PyObject *method = PyTuple_GetItem(args, 1);
+    Operator how{};
+    const bool is_call = PyUnicode_Check(method) && PyUnicode_CompareWithASCIIString(method, "__call__") == 0;
+    if (!is_call || PyTuple_Size(args) != 4 || !find_ufunc(PyTuple_GetItem(args, 0), &how))
+        Py_RETURN_NOTIMPLEMENTED;
+    PyObject *out = nullptr;
+    if (keywords != nullptr) {
+        PyObject *given = PyDict_GetItemString(keywords, "out");
+        if (PyDict_Size(keywords) > (given != nullptr ? 1 : 0)) {
+            PyErr_SetString(PyExc_TypeError, "cukern's form of NumPy's functions takes no keyword but 'out'");
+            return nullptr;
+        }
+        if (given != nullptr) out = PyTuple_Check(given) ? PyTuple_GetItem(given, 0) : given;
+        if (out != nullptr && Py_IsNone(out) != 0) out = nullptr;
+    }
+    PyObject *module = PyType_GetModule(Py_TYPE(self));
+    PyObject *a = PyTuple_GetItem(args, 2);
+    PyObject *b = PyTuple_GetItem(args, 3);
+    return how.is_product ? run_matmul(module, MatmulAlgorithm::automatic, a, b, out, nullptr)
+                          : run_elementwise(module, how.op, a, b, out, nullptr);
+}
+
+}  // namespace cukern::py

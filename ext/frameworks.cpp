@@ -1,0 +1,568 @@
+#include "python.h"
+
+#include "frameworks.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "element_types.h"
+#include "errors.h"
+#include "shapes.h"
+
+namespace cukern::py {
+namespace {
+
+constexpr int kMostRecords = 16;  // types that are remembered; more take turns
+
+PyRef attribute_of_type(PyObject *type, PyObject *name) noexcept {
+    PyRef value = PyRef::steal(PyObject_GetAttr(type, name));
+    if (!value) PyErr_Clear();
+    return value;
+}
+
+PyRef attribute_of_type(PyObject *type, const char *name) noexcept {
+    PyRef value = PyRef::steal(PyObject_GetAttrString(type, name));
+    if (!value) PyErr_Clear();
+    return value;
+}
+
+// The newest table of a major version that we know.
+const dlpack::ExchangeAPI *find_api(PyObject *capsule) noexcept {
+    if (PyCapsule_IsValid(capsule, dlpack::kExchangeName) == 0) return nullptr;
+    auto *header = static_cast<dlpack::ExchangeHeader *>(PyCapsule_GetPointer(capsule, dlpack::kExchangeName));
+    while (header != nullptr && header->version.major != dlpack::kMajor) header = header->previous;
+    auto *api = reinterpret_cast<const dlpack::ExchangeAPI *>(header);
+    const bool whole = api != nullptr && api->allocate != nullptr && api->managed_from_object != nullptr &&
+                       api->object_from_managed != nullptr && api->current_stream != nullptr;
+    return whole ? api : nullptr;
+}
+
+bool starts_with(PyObject *text, const char *prefix) noexcept {
+    const char *own = text != nullptr && PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, nullptr) : nullptr;
+    if (own == nullptr) PyErr_Clear();
+    return own != nullptr && std::strncmp(own, prefix, std::strlen(prefix)) == 0;
+}
+
+// Whether an object's interface says on which stream its memory is worked on.
+bool tells_stream(const ModuleState &state, PyObject *object) noexcept {
+    const PyRef interface = PyRef::steal(PyObject_GetAttr(object, state.name_cai));
+    if (!interface || PyDict_Check(interface.get()) == 0) {
+        PyErr_Clear();
+        return false;
+    }
+    PyObject *version = PyDict_GetItemString(interface.get(), "version");
+    const long number = version != nullptr ? PyLong_AsLong(version) : 0;
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    return number >= 3;
+}
+
+void fill_record(const ModuleState &state, PyObject *object, TypeRecord &record) noexcept {
+    auto *type = reinterpret_cast<PyObject *>(Py_TYPE(object));
+    record.type = PyRef::borrow(type).release();
+    const PyRef module = attribute_of_type(type, "__module__");
+    record.is_cupy = starts_with(module.get(), "cupy");
+    if (const PyRef capsule = attribute_of_type(type, state.name_exchange); capsule) {
+        record.api = find_api(capsule.get());
+        if (record.api != nullptr) record.protocol = Protocol::exchange;
+    }
+    if (record.api != nullptr) {
+        record.requires_grad = attribute_of_type(type, "requires_grad").release();
+        record.is_neg = attribute_of_type(type, "is_neg").release();
+        record.is_conj = attribute_of_type(type, "is_conj").release();
+        record.is_torch = record.requires_grad != nullptr && starts_with(module.get(), "torch");
+        return;
+    }
+    const bool has_dlpack = static_cast<bool>(attribute_of_type(type, state.name_dlpack));
+    const bool has_interface = static_cast<bool>(attribute_of_type(type, state.name_cai));
+    if (has_interface && (!has_dlpack || tells_stream(state, object)))
+        record.protocol = Protocol::cuda;
+    else if (has_dlpack)
+        record.protocol = Protocol::dlpack;
+}
+
+void clear_record(TypeRecord &record) noexcept {
+    const PyRef old[] = {PyRef::steal(record.type), PyRef::steal(record.requires_grad),
+                         PyRef::steal(record.is_neg), PyRef::steal(record.is_conj)};
+    record = {};
+}
+
+bool refuse(const Place &place, const char *what) noexcept {
+    PyErr_Format(PyExc_TypeError, "%s: %s %s", place.function, place.argument, what);
+    return false;
+}
+
+// --- DLPack ---
+
+template <typename Managed>
+void delete_managed(PyObject *capsule) {
+    auto *managed = static_cast<Managed *>(PyCapsule_GetPointer(capsule, nullptr));
+    if (managed->deleter != nullptr) managed->deleter(managed);
+}
+
+bool read_tensor(const Place &place, const dlpack::Tensor &tensor, ForeignArray *array) noexcept {
+    if (tensor.ndim < 0 || tensor.ndim > kMaxDims) {
+        PyErr_Format(PyExc_ValueError, "%s: %s has %d dimensions; at most %d are supported", place.function,
+                     place.argument, tensor.ndim, kMaxDims);
+        return false;
+    }
+    if (!element_type_of(tensor.dtype, &array->type)) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s: %s has DLPack's element type (code %d, %d bits, %d lanes); supported are %s",
+                     place.function, place.argument, tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes,
+                     all_element_types());
+        return false;
+    }
+    array->device = tensor.device;
+    array->ndim = tensor.ndim;
+    const std::int64_t size = size_of(array->type);
+    std::int64_t stride = size;
+    bool empty = false;
+    for (int i = tensor.ndim - 1; i >= 0; --i) {
+        array->shape[i] = tensor.shape[i];
+        array->strides[i] = tensor.strides != nullptr ? tensor.strides[i] * size : stride;
+        empty = empty || tensor.shape[i] == 0;
+        if (tensor.strides == nullptr &&
+            __builtin_mul_overflow(stride, tensor.shape[i] > 0 ? tensor.shape[i] : 1, &stride)) {
+            PyErr_Format(PyExc_ValueError, "%s: %s has more elements than memory can hold", place.function,
+                         place.argument);
+            return false;
+        }
+    }
+    if (tensor.data == nullptr && !empty)
+        return refuse(place, "has elements, but no memory (a fake or lazy tensor)");
+    array->data = tensor.data == nullptr ? nullptr : static_cast<char *>(tensor.data) + tensor.byte_offset;
+    return true;
+}
+
+// A descriptor's value for an object, without a look-up by name.
+PyRef described(PyObject *descriptor, PyObject *object) noexcept {
+    const auto get = reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(descriptor), Py_tp_descr_get));
+    if (get == nullptr) return PyRef::borrow(descriptor);
+    return PyRef::steal(get(descriptor, object, reinterpret_cast<PyObject *>(Py_TYPE(object))));
+}
+
+// What torch's __dlpack__ checks, and its exchange API does not.
+bool check_torch(const Place &place, const TypeRecord &record, PyObject *object, bool is_complex) noexcept {
+    if (record.requires_grad != nullptr) {
+        const PyRef requires_grad = described(record.requires_grad, object);
+        if (!requires_grad) return false;
+        if (Py_IsTrue(requires_grad.get()) != 0) {
+            PyObject *torch = PyDict_GetItemString(place.state.modules, "torch");
+            const PyRef enabled =
+                torch != nullptr ? PyRef::steal(PyObject_CallMethod(torch, "is_grad_enabled", nullptr)) : PyRef();
+            if (!enabled) PyErr_Clear();
+            if (!enabled || PyObject_IsTrue(enabled.get()) != 0)
+                return refuse(place,
+                              "requires gradients, which cukern does not record; pass x.detach(), or call under "
+                              "torch.no_grad()");
+        }
+    }
+    if (record.is_neg != nullptr) {
+        const PyRef negative = PyRef::steal(PyObject_CallFunctionObjArgs(record.is_neg, object, nullptr));
+        if (!negative) return false;
+        if (Py_IsTrue(negative.get()) != 0)
+            return refuse(place, "has its negative bit set: its memory holds other values; pass x.resolve_neg()");
+    }
+    if (is_complex && record.is_conj != nullptr) {
+        const PyRef conjugate = PyRef::steal(PyObject_CallFunctionObjArgs(record.is_conj, object, nullptr));
+        if (!conjugate) return false;
+        if (Py_IsTrue(conjugate.get()) != 0)
+            return refuse(place,
+                          "has its conjugate bit set: its memory holds other values; pass x.resolve_conj()");
+    }
+    return true;
+}
+
+// For `out`: the managed form tells whether it may be written. torch has no read-only tensors.
+bool read_flags(const TypeRecord &record, PyObject *object, ForeignArray *array) noexcept {
+    dlpack::ManagedTensorVersioned *managed = nullptr;
+    if (record.api->managed_from_object(object, &managed) != 0 || managed == nullptr) return false;
+    array->read_only = (managed->flags & dlpack::kReadOnly) != 0;
+    if (managed->deleter != nullptr) managed->deleter(managed);
+    return true;
+}
+
+bool raised(const Place &place) noexcept {
+    if (PyErr_Occurred() == nullptr)
+        PyErr_Format(PyExc_TypeError, "%s: %s could not be read through its DLPack exchange API", place.function,
+                     place.argument);
+    return false;
+}
+
+bool read_by_exchange(const Place &place, const TypeRecord &record, PyObject *object, bool writes,
+                      ForeignArray *array) noexcept {
+    if (record.api->tensor_from_object != nullptr) {
+        dlpack::Tensor tensor{};
+        if (record.api->tensor_from_object(object, &tensor) != 0) return raised(place);
+        if (!read_tensor(place, tensor, array)) return false;
+        if (writes && !record.is_torch && !read_flags(record, object, array)) return raised(place);
+    } else {
+        dlpack::ManagedTensorVersioned *managed = nullptr;
+        if (record.api->managed_from_object(object, &managed) != 0 || managed == nullptr) return raised(place);
+        array->keeper =
+            PyRef::steal(PyCapsule_New(managed, nullptr, delete_managed<dlpack::ManagedTensorVersioned>));
+        if (!array->keeper) {
+            if (managed->deleter != nullptr) managed->deleter(managed);
+            return false;
+        }
+        array->read_only = (managed->flags & dlpack::kReadOnly) != 0;
+        if (!read_tensor(place, managed->tensor, array)) return false;
+    }
+    if (!check_torch(place, record, object, kind_of(array->type) == 'c')) return false;
+    if (array->device.type == dlpack::kCPU) return true;
+    void *handle = nullptr;
+    if (record.api->current_stream(array->device.type, array->device.id, &handle) != 0) return raised(place);
+    const Status status = stream_ref(handle, array->device.id, &array->producer);
+    if (status != CUKERN_OK) raise_status(place.state, place.function, status);
+    array->has_producer = array->reused_in_order = status == CUKERN_OK;
+    return status == CUKERN_OK;
+}
+
+bool read_by_dlpack(const Place &place, PyObject *object, const StreamRef &consumer,
+                    ForeignArray *array) noexcept {
+    const PyRef pair = PyRef::steal(PyObject_CallMethodObjArgs(object, place.state.name_dlpack_device, nullptr));
+    int type = 0;
+    int id = 0;
+    if (!pair) return false;
+    const PyRef first = PyRef::steal(PySequence_GetItem(pair.get(), 0));
+    const PyRef second = PyRef::steal(PySequence_GetItem(pair.get(), 1));
+    if (!first || !second) return false;
+    type = static_cast<int>(PyLong_AsLong(first.get()));
+    id = static_cast<int>(PyLong_AsLong(second.get()));
+    if (PyErr_Occurred() != nullptr) return false;
+    const bool on_device = type != dlpack::kCPU;
+    Location location;
+    if (!locate(place, {type, id}, &location)) return false;
+    StreamRef ready = consumer;
+    if (on_device && ready.device != location.device) {
+        ready = {};
+        ready.device = location.device;
+    }
+    const PyRef capsule = call_dlpack(place.state, object, on_device ? &ready : nullptr, Py_None, nullptr);
+    if (!capsule || !read_capsule(place, capsule.get(), array)) return false;
+    array->has_producer = on_device;
+    array->producer = ready;
+    return true;
+}
+
+// --- __cuda_array_interface__ ---
+
+bool bad_interface(const Place &place, const char *what) noexcept {
+    if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
+    PyErr_Clear();
+    PyErr_Format(PyExc_TypeError, "%s: %s has a __cuda_array_interface__ whose %s cannot be read", place.function,
+                 place.argument, what);
+    return false;
+}
+
+bool read_integers(PyObject *tuple, int ndim, std::int64_t *values) noexcept {
+    for (int i = 0; i < ndim; ++i) {
+        values[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+        if (values[i] == -1 && PyErr_Occurred() != nullptr) return false;
+    }
+    return true;
+}
+
+bool read_typestr(const Place &place, PyObject *typestr, ElementType *type) noexcept {
+    Py_ssize_t length = 0;
+    const char *text =
+        typestr != nullptr && PyUnicode_Check(typestr) ? PyUnicode_AsUTF8AndSize(typestr, &length) : nullptr;
+    if (text == nullptr || length < 3) return bad_interface(place, "typestr");
+    if (text[0] == '>') {
+        PyErr_Format(PyExc_TypeError, "%s: %s is byte-swapped; convert it to native byte order first",
+                     place.function, place.argument);
+        return false;
+    }
+    const int size = static_cast<int>(std::strtol(text + 2, nullptr, 10));
+    for (int i = 0; i < kNumElementTypes; ++i) {
+        const auto own = static_cast<ElementType>(i);
+        if (kind_of(own) != text[1] || size_of(own) != size || own == ElementType::bfloat16) continue;
+        *type = own;
+        return true;
+    }
+    PyErr_Format(PyExc_TypeError, "%s: %s has element type '%s'; supported are %s", place.function, place.argument,
+                 text, all_element_types());
+    return false;
+}
+
+bool read_interface_stream(const Place &place, PyObject *stream, const TypeRecord &record,
+                           ForeignArray *array) noexcept {
+    if (stream == nullptr || Py_IsNone(stream) != 0) return true;
+    void *handle = PyLong_AsVoidPtr(stream);
+    if (handle == nullptr) {
+        if (PyErr_Occurred() != nullptr) return bad_interface(place, "stream");
+        PyErr_Format(PyExc_ValueError,
+                     "%s: %s names stream 0 in its __cuda_array_interface__, which is ambiguous; 1 is the legacy "
+                     "default stream",
+                     place.function, place.argument);
+        return false;
+    }
+    const Status status = stream_ref(handle, array->device.id, &array->producer);
+    if (status != CUKERN_OK) {
+        raise_status(place.state, place.function, status);
+        return false;
+    }
+    array->has_producer = true;
+    array->reused_in_order = record.is_cupy;
+    return true;
+}
+
+bool read_by_interface(const Place &place, const TypeRecord &record, PyObject *object,
+                       ForeignArray *array) noexcept {
+    const ModuleState &state = place.state;
+    const PyRef interface = PyRef::steal(PyObject_GetAttr(object, state.name_cai));
+    if (!interface) return false;
+    Backend backend;
+    if (active_backend(&backend) == CUKERN_OK && backend == Backend::host)
+        return refuse(place, "is in a GPU's memory, and cukern uses its host back-end here");
+    if (PyDict_Check(interface.get()) == 0) return bad_interface(place, "value, which is no dict,");
+    PyObject *shape = PyDict_GetItem(interface.get(), state.name_shape);
+    PyObject *strides = PyDict_GetItem(interface.get(), state.name_strides);
+    PyObject *data = PyDict_GetItem(interface.get(), state.name_data);
+    PyObject *mask = PyDict_GetItem(interface.get(), state.name_mask);
+    if (mask != nullptr && Py_IsNone(mask) == 0) return refuse(place, "is masked, which is not supported");
+    if (!read_typestr(place, PyDict_GetItem(interface.get(), state.name_typestr), &array->type)) return false;
+    if (shape == nullptr || PyTuple_Check(shape) == 0 || PyTuple_Size(shape) > kMaxDims)
+        return bad_interface(place, "shape");
+    array->ndim = static_cast<int>(PyTuple_Size(shape));
+    if (!read_integers(shape, array->ndim, array->shape)) return bad_interface(place, "shape");
+    if (strides != nullptr && Py_IsNone(strides) == 0) {
+        if (PyTuple_Check(strides) == 0 || PyTuple_Size(strides) != array->ndim ||
+            !read_integers(strides, array->ndim, array->strides))
+            return bad_interface(place, "strides");
+    } else {
+        std::int64_t stride = size_of(array->type);
+        for (int i = array->ndim - 1; i >= 0; --i) {
+            array->strides[i] = stride;
+            if (__builtin_mul_overflow(stride, array->shape[i] > 0 ? array->shape[i] : 1, &stride))
+                return bad_interface(place, "shape");
+        }
+    }
+    if (data == nullptr || PyTuple_Check(data) == 0 || PyTuple_Size(data) != 2)
+        return bad_interface(place, "data");
+    array->data = PyLong_AsVoidPtr(PyTuple_GetItem(data, 0));
+    if (array->data == nullptr && PyErr_Occurred() != nullptr) return bad_interface(place, "data");
+    array->read_only = PyObject_IsTrue(PyTuple_GetItem(data, 1)) != 0;
+    array->device = {dlpack::kCUDA, 0};
+    bool empty = false;
+    for (int i = 0; i < array->ndim; ++i) empty = empty || array->shape[i] == 0;
+    if (array->data == nullptr && !empty) return refuse(place, "has elements, but no memory");
+    if (empty) {
+        array->data = nullptr;
+        Status status = current_device(&array->device.id);
+        if (status != CUKERN_OK) raise_status(state, place.function, status);
+        if (status != CUKERN_OK) return false;
+    } else {
+        PointerInfo where;
+        if (const Status status = pointer_info(array->data, &where); status != CUKERN_OK) {
+            raise_status(state, place.function, status);
+            return false;
+        }
+        if (!where.known)
+            return refuse(place, "has a __cuda_array_interface__ whose pointer is of no memory that CUDA knows");
+        array->device.id = where.device;
+        if (where.kind == MemoryKind::managed) array->device.type = dlpack::kCUDAManaged;
+        if (where.kind == MemoryKind::pinned) array->device.type = dlpack::kCUDAHost;
+    }
+    return read_interface_stream(place, PyDict_GetItem(interface.get(), state.name_stream), record, array);
+}
+
+void set_exchange_error(void *, const char *kind, const char *message) {
+    PyObject *type = std::strcmp(kind, "MemoryError") == 0 ? PyExc_MemoryError : PyExc_RuntimeError;
+    if (PyErr_Occurred() == nullptr) PyErr_Format(type, "%s: %s", kind, message);
+}
+
+}  // namespace
+
+bool make_type_records(ModuleState &state) noexcept {
+    state.types = new (std::nothrow) TypeRecord[kMostRecords];
+    if (state.types == nullptr) PyErr_NoMemory();
+    return state.types != nullptr;
+}
+
+void clear_type_records(ModuleState &state) noexcept {
+    TypeRecord *records = std::exchange(state.types, nullptr);
+    for (int i = 0; records != nullptr && i < kMostRecords; ++i) clear_record(records[i]);
+    delete[] records;
+}
+
+int visit_type_records(ModuleState &state, visitproc visit, void *arg) noexcept {
+    for (int i = 0; state.types != nullptr && i < kMostRecords; ++i) {
+        Py_VISIT(state.types[i].type);
+        Py_VISIT(state.types[i].requires_grad);
+        Py_VISIT(state.types[i].is_neg);
+        Py_VISIT(state.types[i].is_conj);
+    }
+    return 0;
+}
+
+const TypeRecord *record_of(ModuleState &state, PyObject *object) noexcept {
+    auto *type = reinterpret_cast<PyObject *>(Py_TYPE(object));
+    for (int i = 0; i < kMostRecords && state.types[i].type != nullptr; ++i)
+        if (state.types[i].type == type) return &state.types[i];
+    TypeRecord fresh;
+    fill_record(state, object, fresh);  // may run code that looks up other types
+    int at = 0;
+    while (at < kMostRecords && state.types[at].type != nullptr && state.types[at].type != type) ++at;
+    if (at == kMostRecords) at = static_cast<int>(state.next_type++ % kMostRecords);
+    TypeRecord old = state.types[at];
+    state.types[at] = fresh;
+    clear_record(old);
+    return &state.types[at];
+}
+
+bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, const StreamRef &consumer,
+                  bool writes, ForeignArray *array) noexcept {
+    switch (record.protocol) {
+        case Protocol::exchange: return read_by_exchange(place, record, object, writes, array);
+        case Protocol::cuda: return read_by_interface(place, record, object, array);
+        case Protocol::dlpack: return read_by_dlpack(place, object, consumer, array);
+        case Protocol::other: break;
+    }
+    PyErr_SetString(PyExc_SystemError, "read_foreign: a type without a protocol");
+    return false;
+}
+
+bool read_capsule(const Place &place, PyObject *capsule, ForeignArray *array) noexcept {
+    if (PyCapsule_IsValid(capsule, dlpack::kVersionedName) != 0) {
+        auto *managed =
+            static_cast<dlpack::ManagedTensorVersioned *>(PyCapsule_GetPointer(capsule, dlpack::kVersionedName));
+        if (managed->version.major != dlpack::kMajor) {  // left unused: its owner's destructor deletes it
+            PyErr_Format(PyExc_BufferError, "%s: %s is a DLPack capsule of version %u.%u; 1.x is supported",
+                         place.function, place.argument, managed->version.major, managed->version.minor);
+            return false;
+        }
+        // Everything that can fail comes before the capsule is marked as used.
+        PyRef keeper = PyRef::steal(PyCapsule_New(managed, nullptr, nullptr));
+        if (!keeper || PyCapsule_SetName(capsule, dlpack::kVersionedUsedName) != 0) return false;
+        PyCapsule_SetDestructor(keeper.get(), delete_managed<dlpack::ManagedTensorVersioned>);
+        array->keeper = std::move(keeper);
+        array->read_only = (managed->flags & dlpack::kReadOnly) != 0;
+        return read_tensor(place, managed->tensor, array);
+    }
+    if (PyCapsule_IsValid(capsule, dlpack::kLegacyName) != 0) {
+        auto *managed = static_cast<dlpack::ManagedTensor *>(PyCapsule_GetPointer(capsule, dlpack::kLegacyName));
+        PyRef keeper = PyRef::steal(PyCapsule_New(managed, nullptr, nullptr));
+        if (!keeper || PyCapsule_SetName(capsule, dlpack::kLegacyUsedName) != 0) return false;
+        PyCapsule_SetDestructor(keeper.get(), delete_managed<dlpack::ManagedTensor>);
+        array->keeper = std::move(keeper);
+        return read_tensor(place, managed->tensor, array);
+    }
+    const bool used = PyCapsule_IsValid(capsule, dlpack::kLegacyUsedName) != 0 ||
+                      PyCapsule_IsValid(capsule, dlpack::kVersionedUsedName) != 0;
+    PyErr_Format(
+        used ? PyExc_ValueError : PyExc_TypeError, "%s: %s %s", place.function, place.argument,
+        used ? "is a DLPack capsule that has been used; one capsule makes one array" : "gave no DLPack capsule");
+    return false;
+}
+
+PyRef dlpack_stream(const StreamRef &stream) noexcept {
+    if (stream.id == 0) return PyRef::steal(PyLong_FromLong(static_cast<long>(kLegacyHandle)));
+    return PyRef::steal(PyLong_FromVoidPtr(stream.handle));
+}
+
+PyRef call_dlpack(const ModuleState &state, PyObject *object, const StreamRef *stream, PyObject *copy,
+                  PyObject *device) noexcept {
+    const PyRef method = PyRef::steal(PyObject_GetAttr(object, state.name_dlpack));
+    const PyRef none = PyRef::steal(PyTuple_New(0));
+    const PyRef options = PyRef::steal(PyDict_New());
+    if (!method || !none || !options) return {};
+    if (stream != nullptr) {
+        const PyRef number = dlpack_stream(*stream);
+        if (!number || PyDict_SetItem(options.get(), state.name_stream, number.get()) != 0) return {};
+    }
+    if (Py_IsNone(copy) == 0 && PyDict_SetItemString(options.get(), "copy", copy) != 0) return {};
+    if (device != nullptr && PyDict_SetItemString(options.get(), "dl_device", device) != 0) return {};
+    if (PyDict_SetItemString(options.get(), "max_version", state.dlpack_version) != 0) return {};
+    PyRef capsule = PyRef::steal(PyObject_Call(method.get(), none.get(), options.get()));
+    // Producers from before DLPack 1.0 know neither max_version nor copy.
+    if (capsule || PyErr_ExceptionMatches(PyExc_TypeError) == 0 || Py_IsNone(copy) == 0 || device != nullptr)
+        return capsule;
+    PyErr_Clear();
+    if (PyDict_DelItemString(options.get(), "max_version") != 0) return {};
+    return PyRef::steal(PyObject_Call(method.get(), none.get(), options.get()));
+}
+
+bool locate(const Place &place, const dlpack::Device &device, Location *location) noexcept {
+    *location = {};
+    if (device.type == dlpack::kCPU) return true;
+    Backend backend;
+    if (const Status status = active_backend(&backend); status != CUKERN_OK) {
+        raise_status(place.state, place.function, status);
+        return false;
+    }
+    const bool known =
+        device.type == dlpack::kCUDA || device.type == dlpack::kCUDAHost || device.type == dlpack::kCUDAManaged;
+    if (!known) {
+        PyErr_Format(PyExc_TypeError, "%s: %s is on a device of DLPack's type %d; the CPU and CUDA are supported",
+                     place.function, place.argument, device.type);
+        return false;
+    }
+    if (backend == Backend::host)
+        return refuse(place, "is in a GPU's memory, and cukern uses its host back-end here");
+    location->reachable = true;
+    location->kind = device.type == dlpack::kCUDA       ? MemoryKind::device
+                     : device.type == dlpack::kCUDAHost ? MemoryKind::pinned
+                                                        : MemoryKind::managed;
+    location->device = device.id;
+    int count = 0;
+    const Status status = device_count(&count);
+    if (status != CUKERN_OK) raise_status(place.state, place.function, status);
+    if (status == CUKERN_OK && (device.id < 0 || device.id >= count)) {
+        PyErr_Format(PyExc_ValueError, "%s: %s is on device %d; there are %d", place.function, place.argument,
+                     device.id, count);
+        return false;
+    }
+    return status == CUKERN_OK;
+}
+
+PyRef make_by_exchange(const dlpack::ExchangeAPI *api, const dlpack::Device &device, ElementType type,
+                       const Shape &shape) noexcept {
+    dlpack::Tensor prototype{};
+    std::int64_t lengths[kMaxDims];
+    for (int i = 0; i < shape.ndim; ++i) lengths[i] = shape.lengths[i];
+    prototype.device = device;
+    prototype.ndim = shape.ndim;
+    prototype.dtype = dlpack_type_of(type);
+    prototype.shape = lengths;
+    dlpack::ManagedTensorVersioned *managed = nullptr;
+    if (api->allocate(&prototype, &managed, nullptr, set_exchange_error) != 0 || managed == nullptr) {
+        if (PyErr_Occurred() == nullptr)
+            PyErr_SetString(PyExc_RuntimeError, "another library's allocator failed without saying why");
+        return {};
+    }
+    void *object = nullptr;
+    if (api->object_from_managed(managed, &object) != 0) {
+        if (PyErr_Occurred() == nullptr)
+            PyErr_SetString(PyExc_RuntimeError, "another library could not make an array of its own memory");
+        return {};
+    }
+    return PyRef::steal(static_cast<PyObject *>(object));
+}
+
+PyRef convert_like(const ModuleState &state, PyObject *like, PyObject *array) noexcept {
+    PyRef space;
+    if (const PyRef method = PyRef::steal(PyObject_GetAttr(like, state.name_namespace)); method) {
+        space = PyRef::steal(PyObject_CallFunctionObjArgs(method.get(), nullptr));
+        if (!space) return {};
+    } else {  // the package that the type comes from
+        PyErr_Clear();
+        const PyRef module =
+            PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject *>(Py_TYPE(like)), "__module__"));
+        const PyRef parts =
+            module ? PyRef::steal(PyObject_CallMethod(module.get(), "partition", "s", ".")) : PyRef();
+        PyObject *package =
+            parts ? PyDict_GetItemWithError(state.modules, PyTuple_GetItem(parts.get(), 0)) : nullptr;
+        if (package != nullptr) space = PyRef::borrow(package);
+    }
+    const PyRef from_dlpack =
+        space ? PyRef::steal(PyObject_GetAttr(space.get(), state.name_from_dlpack)) : PyRef();
+    if (!from_dlpack) {
+        PyErr_Clear();
+        return PyRef::borrow(array);  // no such function: the array itself is the result
+    }
+    return PyRef::steal(PyObject_CallFunctionObjArgs(from_dlpack.get(), array, nullptr));
+}
+
+}  // namespace cukern::py

@@ -1,0 +1,83 @@
+// Arrays of other libraries: how a type shares its memory, and what is read of it.
+#pragma once
+
+#include "access.h"
+#include "dlpack.h"
+
+namespace cukern::py {
+
+// How the arrays of a type are read.
+enum class Protocol : std::int8_t {
+    exchange,  // DLPack's C exchange API on the type
+    cuda,      // __cuda_array_interface__ of version 3, which tells the stream
+    dlpack,    // __dlpack__
+    other      // none of them: the buffer protocol, or no array
+};
+
+// What is known of a type that is not one of ours or NumPy's. It is looked up once a type.
+struct TypeRecord {
+    PyObject *type = nullptr;  // owned, so that no other type comes to lie at its address
+    Protocol protocol = Protocol::other;
+    bool is_cupy = false;
+    const dlpack::ExchangeAPI *api = nullptr;
+    PyObject *requires_grad = nullptr;  // owned: torch's descriptors, or null
+    PyObject *is_neg = nullptr;
+    PyObject *is_conj = nullptr;
+    bool is_torch = false;
+};
+
+// Null with an exception set on failure.
+const TypeRecord *record_of(ModuleState &state, PyObject *object) noexcept;
+bool make_type_records(ModuleState &state) noexcept;
+void clear_type_records(ModuleState &state) noexcept;
+int visit_type_records(ModuleState &state, visitproc visit, void *arg) noexcept;
+
+// For messages: the function and the argument's name.
+struct Place {
+    const ModuleState &state;
+    const char *function;
+    const char *argument;
+};
+
+// Another library's array, in its own terms. Pointers are valid while `keeper` and the object live.
+struct ForeignArray {
+    void *data = nullptr;
+    dlpack::Device device{};
+    ElementType type = ElementType::float32;
+    int ndim = 0;
+    std::int64_t shape[kMaxDims];
+    std::int64_t strides[kMaxDims];  // in bytes
+    bool read_only = false;
+    bool has_producer = false;  // work on it is ordered on `producer`
+    StreamRef producer;
+    bool reused_in_order = false;  // its library reuses memory in the order of `producer`
+    PyRef keeper;                  // owns what the pointers need, or null
+
+    ForeignArray() noexcept {}  // NOLINT(modernize-use-equals-default): shape and strides stay uninitialised
+};
+
+// Reads an array by its type's protocol. `consumer` is the stream that a producer is asked to be ready for.
+bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, const StreamRef &consumer,
+                  bool writes, ForeignArray *array) noexcept;
+
+// Takes over a capsule of either kind, which must not have been used. The array's keeper calls its deleter.
+bool read_capsule(const Place &place, PyObject *capsule, ForeignArray *array) noexcept;
+
+// Calls __dlpack__ with what the producer understands of our options; `stream` null: none is named. `copy` is
+// None, True or False; `device` a pair or null.
+PyRef call_dlpack(const ModuleState &state, PyObject *object, const StreamRef *stream, PyObject *copy,
+                  PyObject *device) noexcept;
+
+// DLPack's name for a stream: 1 is the legacy default stream.
+PyRef dlpack_stream(const StreamRef &stream) noexcept;
+
+// Where an array's memory is; TypeError for devices that are not ours, and for CUDA's on the host back-end.
+bool locate(const Place &place, const dlpack::Device &device, Location *location) noexcept;
+
+// A fresh array of a library, for a result. `device` as DLPack names it.
+PyRef make_by_exchange(const dlpack::ExchangeAPI *api, const dlpack::Device &device, ElementType type,
+                       const Shape &shape) noexcept;
+// The array as one of the library whose array `like` is, without a copy where the library can.
+PyRef convert_like(const ModuleState &state, PyObject *like, PyObject *array) noexcept;
+
+}  // namespace cukern::py

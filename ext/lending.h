@@ -1,0 +1,17 @@
+// Arrays lent to other libraries, and theirs as Arrays.
+#pragma once
+
+#include "array.h"
+#include "frameworks.h"
+
+namespace cukern::py {
+
+// An Array over another library's memory. `keeper` is released when the memory is not used any more, `base` is
+// what the array names as its base, or null.
+PyRef adopt_array(const Place &place, const ForeignArray &foreign, PyObject *keeper, PyObject *base) noexcept;
+
+// Sets DLPack's C exchange API on the type Array; withdrawn when the module goes.
+bool offer_exchange(ModuleState &state) noexcept;
+void withdraw_exchange(const ModuleState &state) noexcept;
+
+}  // namespace cukern::py
