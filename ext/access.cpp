@@ -25,22 +25,33 @@ bool order_access(const ModuleState &state, const char *function, const Access &
     return succeeded(state, function, stream_wait_stream(stream, access.producer));
 }
 
+namespace {
+
+Status note_foreign(const Access &access, const StreamRef &stream) noexcept {
+    if (access.has_producer) {  // its library reuses memory in its own stream's order
+        if (!same_stream(access.producer, stream)) CUKERN_TRY(stream_wait_stream(access.producer, stream));
+    }
+    if (access.holder == nullptr) return CUKERN_OK;
+    bool capturing = false;
+    CUKERN_TRY(stream_is_capturing(stream, &capturing));
+    if (capturing) return CUKERN_OK;
+    PyRef held = PyRef::borrow(access.holder);
+    CUKERN_TRY(release_after(stream, release_holder, held.get()));
+    (void)held.release();
+    return CUKERN_OK;
+}
+
+}  // namespace
+
 bool note_access(const ModuleState &state, const char *function, const Access &access, const StreamRef &stream,
                  bool write) noexcept {
     if (access.storage != nullptr) return succeeded(state, function, access.storage->note(stream, write));
-    if (access.has_producer) {
-        // Its library reuses memory in its own stream's order.
-        return same_stream(access.producer, stream) ||
-               succeeded(state, function, stream_wait_stream(access.producer, stream));
-    }
-    if (access.holder == nullptr) return true;
-    bool capturing = false;
-    if (!succeeded(state, function, stream_is_capturing(stream, &capturing))) return false;
-    if (capturing) return true;
-    PyRef held = PyRef::borrow(access.holder);
-    if (!succeeded(state, function, release_after(stream, release_holder, held.get()))) return false;
-    (void)held.release();
-    return true;
+    const Status status = note_foreign(access, stream);
+    if (status == CUKERN_OK) return true;
+    raise_status(state, function, status);
+    const GilRelease released;
+    stream_synchronize(stream);  // the memory must outlive work that nothing else waits for
+    return false;
 }
 
 bool wait_for_host(const ModuleState &state, const char *function, Storage *storage, bool write) noexcept {

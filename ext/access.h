@@ -43,9 +43,26 @@ bool note_access(const ModuleState &state, const char *function, const Access &a
 bool wait_for_host(const ModuleState &state, const char *function, Storage *storage, bool write) noexcept;
 
 // After a launch that writes: where a buffer of the memory is exported right now, the host sees it at any time.
+// (That it does not write while a launch reads is left to the caller, as with all pinned memory.)
 inline bool wait_if_exported(const ModuleState &state, const char *function, const Access &access) noexcept {
     return access.storage == nullptr || access.storage->exports() == 0 ||
            wait_for_host(state, function, access.storage, false);
+}
+
+// Out of memory: arrays in reference cycles may hold what nobody can reach. Where they did, `function` is tried
+// again without the GIL.
+template <typename Function>
+Status retry_after_collection(const Function &function) noexcept {
+    const ErrorRecord cause = last_error();
+    const std::int64_t before = Storage::released();
+    PyGC_Collect();
+    release_finished();
+    if (Storage::released() == before) {
+        last_error() = cause;
+        return CUKERN_OUT_OF_MEMORY;
+    }
+    const GilRelease released;
+    return function();
 }
 
 // destination = source in `stream`'s order, converting between element types; they have one shape and share no

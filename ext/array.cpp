@@ -97,6 +97,16 @@ PyRef array_view(Array *array, char *data, int ndim, const std::int64_t *shape,
                       array->read_only);
 }
 
+namespace {
+
+Status allocate_from_driver(MemoryKind kind, std::size_t size, const StreamRef &stream,
+                            Storage **storage) noexcept {
+    const GilRelease released;
+    return Storage::allocate(kind, size, stream, false, storage);
+}
+
+}  // namespace
+
 PyRef new_array(const ModuleState &state, const char *function, MemoryKind kind, ElementType type, int ndim,
                 const std::int64_t *shape, const std::int64_t *strides, const StreamRef &stream) noexcept {
     std::int64_t bytes = 0;
@@ -119,11 +129,11 @@ PyRef new_array(const ModuleState &state, const char *function, MemoryKind kind,
     }
     Storage *storage = nullptr;
     release_finished();
-    if (status == CUKERN_OK) status = Storage::allocate(kind, static_cast<std::size_t>(bytes), stream, &storage);
+    const auto size = static_cast<std::size_t>(bytes);
+    if (status == CUKERN_OK) status = Storage::allocate(kind, size, stream, true, &storage);
+    if (status == CUKERN_OK && storage == nullptr) status = allocate_from_driver(kind, size, stream, &storage);
     if (status == CUKERN_OUT_OF_MEMORY) {  // arrays in reference cycles hold memory that nobody can reach
-        PyGC_Collect();
-        release_finished();
-        status = Storage::allocate(kind, static_cast<std::size_t>(bytes), stream, &storage);
+        status = retry_after_collection([&] { return Storage::allocate(kind, size, stream, false, &storage); });
     }
     if (status != CUKERN_OK) {
         raise_status(state, function, status);
@@ -258,6 +268,8 @@ PyType_Slot kArraySlots[] = {
     {Py_tp_getset, kArrayAttributes},
     {Py_tp_members, kArrayMembers},
     {Py_mp_length, reinterpret_cast<void *>(array_length)},
+    {Py_sq_length, reinterpret_cast<void *>(array_length)},
+    {Py_sq_item, reinterpret_cast<void *>(array_item_at)},  // for iteration, and what asks for a sequence
     {Py_mp_subscript, reinterpret_cast<void *>(array_subscript)},
     {Py_mp_ass_subscript, reinterpret_cast<void *>(array_assign_subscript)},
     {Py_bf_getbuffer, reinterpret_cast<void *>(array_get_buffer)},

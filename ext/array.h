@@ -81,6 +81,7 @@ extern PyGetSetDef kArrayAttributes[];
 
 // Slots.
 PyObject *array_repr(PyObject *self);
+PyObject *array_item_at(PyObject *self, Py_ssize_t index);
 PyObject *array_subscript(PyObject *self, PyObject *key);
 int array_assign_subscript(PyObject *self, PyObject *key, PyObject *value);
 PyObject *array_iterate(PyObject *self);

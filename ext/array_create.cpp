@@ -133,6 +133,7 @@ bool read_like(const ModuleState &state, const char *function, PyObject *object,
     if (!given(options->device) && !given(options->stream)) {
         *device = make_device(state, array_of(object)->device());
         options->device = device->get();
+        if (!*device) return false;
     }
     return options->memory != nullptr;
 }
@@ -221,8 +222,10 @@ PyObject *make_by_numpy(PyObject *module, const char *function, PyObject *args, 
 bool split_options(PyObject *keywords, PyObject *rest, Options *options) noexcept {
     if (keywords != nullptr && PyDict_Update(rest, keywords) != 0) return false;
     const auto take = [&](const char *name, PyObject **value) {
-        *value = PyDict_GetItemString(rest, name);  // borrowed from `keywords` too
-        return *value == nullptr || PyDict_DelItemString(rest, name) == 0;
+        const PyRef key = PyRef::steal(PyUnicode_FromString(name));
+        if (!key) return false;
+        *value = PyDict_GetItemWithError(rest, key.get());  // borrowed from `keywords` too
+        return *value == nullptr ? PyErr_Occurred() == nullptr : PyDict_DelItem(rest, key.get()) == 0;
     };
     return take("dtype", &options->dtype) && take("memory", &options->memory) &&
            take("device", &options->device) && take("stream", &options->stream);
@@ -249,9 +252,8 @@ PyObject *eye_method(PyObject *module, PyObject *args, PyObject *keywords) {
 
 void release_keeper(void *keeper) noexcept {
     if (Py_IsInitialized() == 0) return;  // the interpreter is gone, and with it what the object needs
-    const PyGILState_STATE gil = PyGILState_Ensure();
+    const GilHold gil;
     Py_DECREF(static_cast<PyObject *>(keeper));
-    PyGILState_Release(gil);
 }
 
 }  // namespace
@@ -371,8 +373,9 @@ PyObject *asarray_method(PyObject *module, PyObject *args, PyObject *keywords) {
         return nullptr;
     const ModuleState &state = state_of(module);
     if (!ready(module, "asarray")) return nullptr;
-    const bool always = Py_IsTrue(copy) != 0;
-    const bool never = Py_IsFalse(copy) != 0;
+    bool always = false;
+    bool never = false;
+    if (!parse_copy("asarray", copy, &always, &never)) return nullptr;
     PyRef source = PyRef::borrow(object);
     if (is_plain(object)) {
         PyRef dtype;
@@ -430,30 +433,21 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keyword
     const ModuleState &state = state_of(module);
     if (!ready(module, "from_dlpack")) return nullptr;
     const Place place{state, "from_dlpack", "x"};
+    bool always = false;
+    bool never = false;
+    if (!parse_copy("from_dlpack", copy, &always, &never)) return nullptr;
+    if (Py_IsNone(copy) == 0) copy = always ? Py_True : Py_False;
     StreamRef consumer;
     if (!stream_for_new(state, "from_dlpack", nullptr, options.stream, &consumer)) return nullptr;
     PyRef capsule = PyRef::borrow(object);
     bool on_device = false;
     if (PyCapsule_CheckExact(object) == 0) {
-        const PyRef pair = PyRef::steal(PyObject_CallMethodObjArgs(object, state.name_dlpack_device, nullptr));
-        if (!pair) {
-            if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return nullptr;
-            PyErr_Clear();
-            PyErr_Format(PyExc_TypeError, "from_dlpack: %R has no __dlpack__ and __dlpack_device__",
-                         reinterpret_cast<PyObject *>(Py_TYPE(object)));
-            return nullptr;
-        }
-        const PyRef type = PyRef::steal(PySequence_GetItem(pair.get(), 0));
-        const long number = type ? PyLong_AsLong(type.get()) : -1;
-        if (number == -1 && PyErr_Occurred() != nullptr) return nullptr;
-        on_device = number != dlpack::kCPU;
-        if (number != dlpack::kCPU) {
-            const PyRef id = PyRef::steal(PySequence_GetItem(pair.get(), 1));
-            const long device = id ? PyLong_AsLong(id.get()) : -1;
+        dlpack::Device where{};
+        if (!ask_device(place, object, &where)) return nullptr;
+        on_device = where.type != dlpack::kCPU;
+        if (on_device) {
             Location location;
-            if (device == -1 && PyErr_Occurred() != nullptr) return nullptr;
-            if (!locate(place, {static_cast<std::int32_t>(number), static_cast<std::int32_t>(device)}, &location))
-                return nullptr;
+            if (!locate(place, where, &location)) return nullptr;
             if (consumer.device != location.device) {
                 consumer = {};
                 consumer.device = location.device;
@@ -464,6 +458,12 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keyword
     }
     ForeignArray foreign;
     if (!read_capsule(place, capsule.get(), &foreign)) return nullptr;
+    const bool is_capsule = PyCapsule_CheckExact(object) != 0;
+    if (!is_capsule) {
+        const TypeRecord *record = record_of(const_cast<ModuleState &>(state), object);
+        if (record == nullptr) return nullptr;
+        foreign.read_only = foreign.read_only || (record->is_jax && !foreign.is_copy);
+    }
     Location location;
     if (!locate(place, foreign.device, &location)) return nullptr;
     if (location.reachable) {
@@ -476,8 +476,8 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keyword
     PyRef result;
     if (location.reachable || backend == Backend::host) {
         result =
-            adopt_array(place, foreign, foreign.keeper.get(), PyCapsule_CheckExact(object) ? nullptr : object);
-    } else if (Py_IsFalse(copy) != 0) {
+            adopt_array(place, foreign, foreign.keeper.get(), is_capsule || foreign.is_copy ? nullptr : object);
+    } else if (never) {
         PyErr_SetString(PyExc_BufferError,
                         "from_dlpack: copy=False, but x is in host memory, which has to be copied to a device");
         return nullptr;
@@ -497,11 +497,12 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keyword
         access_of(array_of(result.get()), &destination);
         return copy_into(state, "from_dlpack", source, destination, stream) ? result.release() : nullptr;
     }
-    if (!result || !given(options.device)) return result.release();
+    const bool copies = always && !foreign.is_copy;
+    if (!result || (!given(options.device) && !copies)) return result.release();
     bool as_it_is = false;
     if (!fits(state, "from_dlpack", array_of(result.get()), options, &as_it_is)) return nullptr;
-    if (as_it_is) return result.release();
-    if (Py_IsFalse(copy) != 0) {
+    if (as_it_is && !copies) return result.release();
+    if (never) {
         PyErr_SetString(PyExc_BufferError, "from_dlpack: copy=False, but x is on another device");
         return nullptr;
     }
@@ -633,6 +634,10 @@ PyObject *join_arrays(PyObject *module, const char *function, PyObject *args, Py
     const int ndim = array_of(PyTuple_GetItem(changed.get(), 0))->ndim;
     const PyRef zero = PyRef::steal(PyLong_FromLong(0));
     PyObject *where = axis == nullptr || Py_IsNone(axis) != 0 ? zero.get() : axis;
+    if (PyTuple_Check(where)) {
+        PyErr_Format(PyExc_TypeError, "%s: axis is %R; expected an int", function, where);
+        return nullptr;
+    }
     if (!zero || !parse_axes(function, where, ndim, at, &number)) return nullptr;
     std::unique_ptr<Operand[]> operands(new (std::nothrow) Operand[static_cast<std::size_t>(count)]);
     if (!operands) return PyErr_NoMemory();

@@ -30,9 +30,10 @@ template <typename Managed>
 void delete_lent(Managed *managed) {
     auto *lent = reinterpret_cast<Lent<Managed> *>(managed);
     if (Py_IsInitialized() == 0) return;  // the process ends
-    const PyGILState_STATE gil = PyGILState_Ensure();
-    Py_DECREF(lent->array);
-    PyGILState_Release(gil);
+    {
+        const GilHold gil;
+        Py_DECREF(lent->array);
+    }
     delete lent;
 }
 
@@ -43,7 +44,8 @@ void delete_unused(PyObject *capsule) {
         (std::strcmp(name, dlpack::kVersionedName) != 0 && std::strcmp(name, dlpack::kLegacyName) != 0))
         return;  // a consumer has taken it over
     auto *managed = static_cast<Managed *>(PyCapsule_GetPointer(capsule, name));
-    managed->deleter(managed);
+    const HeldError held;
+    if (managed->deleter != nullptr) managed->deleter(managed);
 }
 
 Backend backend_in_use() noexcept {
@@ -122,12 +124,12 @@ bool parse_consumer(const ModuleState &state, PyObject *stream, int device, bool
         *sync = false;
         return PyErr_Occurred() == nullptr;
     }
-    if (number == 0 || (number < -1 && overflow == 0)) {
+    if (number == 0 || number < -1 || overflow != 0) {
         PyErr_Format(
             PyExc_ValueError,
-            "__dlpack__: stream is %lld, which is ambiguous or unknown; 1 is the legacy default stream, 2 the "
+            "__dlpack__: stream is %R, which is ambiguous or unknown; 1 is the legacy default stream, 2 the "
             "per-thread one, -1 asks for no ordering",
-            number);
+            stream);
         return false;
     }
     return parse_stream(state, "__dlpack__", stream, device, consumer);
@@ -149,17 +151,23 @@ bool parse_version(PyObject *version, bool *versioned) noexcept {
 bool parse_device_pair(PyObject *pair, dlpack::Device *device) noexcept {
     if (Py_IsNone(pair) != 0) return true;
     const PyRef type = PyTuple_Check(pair) && PyTuple_Size(pair) == 2
-                           ? PyRef::steal(PyNumber_Long(PyTuple_GetItem(pair, 0)))
+                           ? PyRef::steal(PyNumber_Index(PyTuple_GetItem(pair, 0)))
                            : PyRef();
-    const PyRef id = type ? PyRef::steal(PyNumber_Long(PyTuple_GetItem(pair, 1))) : PyRef();
+    const PyRef id = type ? PyRef::steal(PyNumber_Index(PyTuple_GetItem(pair, 1))) : PyRef();
     if (!id) {
         PyErr_Clear();
         PyErr_Format(PyExc_TypeError, "__dlpack__: dl_device is %R; expected (type, id) or None", pair);
         return false;
     }
-    device->type = static_cast<std::int32_t>(PyLong_AsLong(type.get()));
-    device->id = static_cast<std::int32_t>(PyLong_AsLong(id.get()));
-    return PyErr_Occurred() == nullptr;
+    const long numbers[] = {PyLong_AsLong(type.get()), PyLong_AsLong(id.get())};
+    for (const long number : numbers) {
+        if (number >= 0 && number <= std::numeric_limits<std::int32_t>::max()) continue;
+        PyErr_Clear();
+        PyErr_Format(PyExc_ValueError, "__dlpack__: dl_device is %R, which is no device", pair);
+        return false;
+    }
+    *device = {static_cast<std::int32_t>(numbers[0]), static_cast<std::int32_t>(numbers[1])};
+    return true;
 }
 
 bool refuse_copy() noexcept {
@@ -237,11 +245,14 @@ bool order_for_consumer(Array *array) noexcept {
 
 int exchange_allocate(dlpack::Tensor *prototype, dlpack::ManagedTensorVersioned **out, void *context,
                       dlpack::SetError set_error) {
-    const PyGILState_STATE gil = PyGILState_Ensure();
+    const GilHold gil;
     PyRef array;
     ElementType type;
     if (g_state == nullptr) {
         PyErr_SetString(PyExc_RuntimeError, "cukern has been unloaded");
+    } else if (prototype->ndim < 0 || prototype->ndim > kMaxDims) {
+        PyErr_Format(PyExc_ValueError, "cukern's arrays have 0 to %d dimensions, not %d", kMaxDims,
+                     prototype->ndim);
     } else if (!element_type_of(prototype->dtype, &type)) {
         PyErr_SetString(PyExc_TypeError, "cukern has no such element type");
     } else {
@@ -271,9 +282,7 @@ int exchange_allocate(dlpack::Tensor *prototype, dlpack::ManagedTensorVersioned 
         set_error(context, memory ? "MemoryError" : "RuntimeError",
                   message != nullptr ? message : "allocation failed");
     }
-    const int result = *out != nullptr ? 0 : -1;
-    PyGILState_Release(gil);
-    return result;
+    return *out != nullptr ? 0 : -1;
 }
 
 int exchange_managed_from_object(void *object, dlpack::ManagedTensorVersioned **out) {
@@ -347,9 +356,8 @@ PyObject *array_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
     bool versioned = false;
     StreamRef consumer;
     Wish wish{device_of(array)};
-    wish.always = Py_IsTrue(copy) != 0;
-    wish.never = Py_IsFalse(copy) != 0;
-    if (!parse_consumer(state, stream, array->device(), &sync, &consumer) ||
+    if (!parse_copy("__dlpack__", copy, &wish.always, &wish.never) ||
+        !parse_consumer(state, stream, array->device(), &sync, &consumer) ||
         !parse_version(max_version, &versioned) || !parse_device_pair(dl_device, &wish.device))
         return nullptr;
     if (array->read_only && !versioned && !wish.always) {

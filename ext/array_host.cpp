@@ -118,6 +118,25 @@ PyRef asnumpy(const ModuleState &state, const char *function, Array *array, PyOb
     return copy_to_numpy(state, function, array, stream);
 }
 
+// Of an operand in the host's own memory: NumPy's array itself, the elements of others.
+PyRef host_ndarray(const ModuleState &state, const Operand &operand) noexcept {
+    if (PyArray_Check(operand.object())) return operand.ndarray();
+    const TensorView &view = operand.view();
+    PyRef dtype = numpy_dtype(state, view.type);
+    if (!dtype) return {};
+    if (Py_TYPE(dtype.get()) == reinterpret_cast<PyTypeObject *>(state.bfloat16_type)) {
+        raise_no_bfloat16("asnumpy");
+        return {};
+    }
+    npy_intp shape[kMaxDims];
+    for (int i = 0; i < view.ndim; ++i) shape[i] = view.shape[i];
+    PyRef result =
+        PyRef::steal(PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr *>(dtype.release()),
+                                          view.ndim, shape, nullptr, nullptr, 0, nullptr));
+    return result && copy_checked(state, "asnumpy", operand.access(), result.get(), true, {}) ? std::move(result)
+                                                                                              : PyRef();
+}
+
 PyObject *asnumpy_method(PyObject *module, PyObject *args, PyObject *keywords) {
     static const char *const names[] = {"a", "out", "stream", "blocking", nullptr};
     PyObject *object = nullptr;
@@ -135,8 +154,7 @@ PyObject *asnumpy_method(PyObject *module, PyObject *args, PyObject *keywords) {
         Operand operand;  // other libraries' arrays are looked at in place
         if (!operand.read_memory({state, "asnumpy", "a"}, object, false)) return nullptr;
         if (!operand.access().location.reachable) {  // on the host already
-            const PyRef own = operand.ndarray();
-            if (!own || out == nullptr || Py_IsNone(out) != 0) return PyRef::borrow(own.get()).release();
+            if (out == nullptr || Py_IsNone(out) != 0) return host_ndarray(state, operand).release();
             StreamRef none;
             if (!copy_checked(state, "asnumpy", operand.access(), out, blocking != 0, none)) return nullptr;
             return PyRef::borrow(out).release();
@@ -147,6 +165,19 @@ PyObject *asnumpy_method(PyObject *module, PyObject *args, PyObject *keywords) {
         if (!array) return nullptr;
     }
     return asnumpy(state, "asnumpy", array_of(array.get()), out, stream, blocking != 0).release();
+}
+
+// NEP 50: a Python number goes into a type of its own kind or a later one.
+bool fits_kind(PyObject *number, ElementType type) noexcept {
+    if (!is_number(number) || PyBool_Check(number) != 0) return true;
+    const char kind = kind_of(type);
+    const bool fits = PyComplex_Check(number) ? kind == 'c'
+                      : PyFloat_Check(number) ? kind == 'c' || kind == 'f'
+                                              : kind != 'b';
+    if (!fits)
+        PyErr_Format(PyExc_TypeError, "copyto: %R does not go into element type %s (casting 'same_kind')", number,
+                     name_of(type));
+    return fits;
 }
 
 PyObject *copyto_method(PyObject *module, PyObject *args, PyObject *keywords) {
@@ -166,6 +197,7 @@ PyObject *copyto_method(PyObject *module, PyObject *args, PyObject *keywords) {
     Operand from;
     PyRef list;
     if (is_plain(source)) {  // Python's numbers take the type of `dst`
+        if (!fits_kind(source, to.type())) return nullptr;
         PyRef dtype = is_number(source) ? numpy_dtype(state, to.type()) : PyRef();
         list = PyRef::steal(
             PyArray_FromAny(source, reinterpret_cast<PyArray_Descr *>(dtype.release()), 0, 0, 0, nullptr));
@@ -270,7 +302,7 @@ PyObject *restore_method(PyObject *module, PyObject *args) {
 
 PyRef to_numpy(const ModuleState &state, const char *function, Array *array, bool share) noexcept {
     if (share && on_host(array->kind())) {
-        if (!wait_for_host(state, function, array->storage, false)) return {};
+        if (!wait_for_host(state, function, array->storage, !array->read_only)) return {};
         return numpy_view(state, function, object_of(array));
     }
     StreamRef stream;

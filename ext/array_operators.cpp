@@ -50,11 +50,37 @@ constexpr Operator kMultiply{Op::multiply, false};
 constexpr Operator kDivide{Op::divide, false};
 constexpr Operator kMatmul{Op::copy, true};
 
+bool fits_in_place(const Array *out, const Array *product) noexcept {
+    if (!can_cast_same_kind(product->type, out->type)) {
+        PyErr_Format(PyExc_TypeError,
+                     "matmul: the result is of element type %s, which the array's %s cannot take (casting "
+                     "'same_kind')",
+                     name_of(product->type), name_of(out->type));
+        return false;
+    }
+    if (out->read_only) {
+        PyErr_SetString(PyExc_ValueError, "matmul: the array is read-only");
+        return false;
+    }
+    bool same = out->ndim == product->ndim;
+    for (int i = 0; same && i < out->ndim; ++i) same = out->shape()[i] == product->shape()[i];
+    if (same) return true;
+    const PyRef own = shape_text(out->ndim, out->shape());
+    const PyRef other = shape_text(product->ndim, product->shape());
+    if (own && other)
+        PyErr_Format(PyExc_ValueError, "matmul: the array has shape %U; the result has %U", own.get(),
+                     other.get());
+    return false;
+}
+
 // An in-place product cannot be computed where its operand lies.
 PyObject *multiply_in_place(PyObject *a, PyObject *b) noexcept {
     const PyRef product = PyRef::steal(apply(kMatmul, a, b, nullptr));
     if (!product || product.get() == Py_NotImplemented) return PyRef::borrow(product.get()).release();
-    if (!is_own(product.get()) || PyObject_SetItem(a, Py_Ellipsis, product.get()) != 0) return nullptr;
+    // Whatever the product came out as, it is stored as `out` would take it: in shape and by same_kind casting.
+    if (!is_own(product.get()) || !fits_in_place(array_of(a), array_of(product.get())) ||
+        PyObject_SetItem(a, Py_Ellipsis, product.get()) != 0)
+        return nullptr;
     return PyRef::borrow(a).release();
 }
 
@@ -112,6 +138,11 @@ PyObject *array_ufunc(PyObject *self, PyObject *args, PyObject *keywords) {
         PyObject *given = PyDict_GetItemString(keywords, "out");
         if (PyDict_Size(keywords) > (given != nullptr ? 1 : 0)) {
             PyErr_SetString(PyExc_TypeError, "cukern's form of NumPy's functions takes no keyword but 'out'");
+            return nullptr;
+        }
+        if (given != nullptr && PyTuple_Check(given) && PyTuple_Size(given) != 1) {
+            PyErr_SetString(PyExc_ValueError,
+                            "cukern's form of NumPy's functions has one result: out takes one array");
             return nullptr;
         }
         if (given != nullptr) out = PyTuple_Check(given) ? PyTuple_GetItem(given, 0) : given;

@@ -68,7 +68,11 @@ bool apply_item(const Array *array, PyObject *item, int rest, Indexing &at) noex
         return true;
     }
     if (PySlice_Check(item)) return apply_slice(array, item, at);
-    if (PyIndex_Check(item) && PyBool_Check(item) == 0) return apply_integer(array, item, at);
+    const bool is_own =
+        PyType_GetSlot(Py_TYPE(item), Py_mp_subscript) == reinterpret_cast<void *>(array_subscript);
+    const bool is_array = (PyArray_Check(item) && PyArray_NDIM(as_array(item)) > 0) ||
+                          (is_own && (array_of(item)->ndim > 0 || kind_of(array_of(item)->type) == 'b'));
+    if (PyIndex_Check(item) && PyBool_Check(item) == 0 && !is_array) return apply_integer(array, item, at);
     PyErr_Format(PyExc_IndexError,
                  "an index is an integer, a slice, '...' or None, got %R; lists and arrays of indices are not "
                  "supported",
@@ -128,7 +132,8 @@ bool complete_shape(std::int64_t size, Shape *shape) noexcept {
         shape->lengths[open] = size / known;
         return true;
     }
-    if (fits && open < 0 && known == size) return true;
+    std::int64_t bytes = 0;
+    if (fits && open < 0 && known == size && checked_bytes(shape->lengths, shape->ndim, 1, &bytes)) return true;
     const PyRef text = shape_text(shape->ndim, shape->lengths);
     if (text)
         PyErr_Format(PyExc_ValueError, "reshape: %lld elements do not fit the shape %U",
@@ -295,6 +300,15 @@ Array *array_argument(PyObject *module, const char *function, PyObject *object) 
     return nullptr;
 }
 
+// -1: where needed.
+bool wants_copy(PyObject *copy, int *wanted) noexcept {
+    bool always = false;
+    bool never = false;
+    if (!parse_copy("reshape", copy, &always, &never)) return false;
+    *wanted = always ? 1 : never ? 0 : -1;
+    return true;
+}
+
 PyObject *reshape_method(PyObject *module, PyObject *args, PyObject *keywords) {
     static const char *const names[] = {"a", "shape", "copy", nullptr};
     PyObject *object = nullptr;
@@ -306,7 +320,8 @@ PyObject *reshape_method(PyObject *module, PyObject *args, PyObject *keywords) {
     Array *array = array_argument(module, "reshape", object);
     Shape shape;
     if (array == nullptr || !parse_shape("reshape", lengths, &shape)) return nullptr;
-    const int wanted = Py_IsNone(copy) != 0 ? -1 : PyObject_IsTrue(copy);
+    int wanted = -1;
+    if (!wants_copy(copy, &wanted)) return nullptr;
     return reshaped(array, shape, wanted).release();
 }
 
@@ -366,6 +381,10 @@ PyObject *broadcast_to_method(PyObject *module, PyObject *args, PyObject *keywor
 
 }  // namespace
 
+PyObject *array_item_at(PyObject *self, Py_ssize_t index) {
+    const PyRef key = PyRef::steal(PyLong_FromSsize_t(index));
+    return key ? indexed(array_of(self), key.get()).release() : nullptr;
+}
 PyObject *array_subscript(PyObject *self, PyObject *key) { return indexed(array_of(self), key).release(); }
 
 Py_ssize_t array_length(PyObject *self) {
@@ -391,7 +410,9 @@ PyObject *array_reshape(PyObject *self, PyObject *args, PyObject *keywords) {
     if (PyTuple_Size(args) == 1) lengths = PyTuple_GetItem(args, 0);
     Shape shape;
     if (!parse_shape("reshape", lengths, &shape)) return nullptr;
-    return reshaped(array_of(self), shape, Py_IsNone(copy) != 0 ? -1 : PyObject_IsTrue(copy)).release();
+    int wanted = -1;
+    if (!wants_copy(copy, &wanted)) return nullptr;
+    return reshaped(array_of(self), shape, wanted).release();
 }
 
 PyObject *array_ravel(PyObject *self, PyObject *args, PyObject *keywords) {

@@ -172,12 +172,18 @@ void raise_no_bfloat16(const char *function) noexcept {
 const char *supported_element_types() noexcept { return "float32, float64, int32, int64"; }
 
 const char *all_element_types() noexcept {
-    static const char *const text =
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) ", " #id
-#include "cukern/element_types.def"
-#undef CUKERN_ELEMENT_TYPE
-        ;
-    return text + 2;
+    struct Text {
+        char characters[256] = "";
+        Text() noexcept {
+            for (const ElementTypeInfo &type : kElementTypes) {
+                if (characters[0] != '\0') std::strcat(characters, ", ");
+                std::strcat(characters, type.name);
+            }
+        }
+    };
+    static_assert(kNumElementTypes * 12 <= 256, "a name and its comma take at most 12 characters");
+    static const Text text;
+    return text.characters;
 }
 
 bool add_element_types(PyObject *module, ModuleState &state) noexcept {

@@ -80,6 +80,10 @@ PyObject *run_elementwise(PyObject *module, Op op, PyObject *first, PyObject *ot
         const GilRelease released;
         status = result.site().on_device ? elementwise(call, result.site().stream) : elementwise_on_host(call);
     }
+    if (status == CUKERN_OUT_OF_MEMORY)  // nothing has been written yet
+        status = retry_after_collection([&] {
+            return result.site().on_device ? elementwise(call, result.site().stream) : elementwise_on_host(call);
+        });
     if (status != CUKERN_OK) {
         raise_status(state, function, status);
         return nullptr;

@@ -66,6 +66,7 @@ void raise_status(const ModuleState &state, const char *function, Status status)
             PyErr_Format(PyExc_RuntimeError, "%s: %s; 'pip install cukern[cublas]' brings it", function,
                          record.message);
             return;
+        case CUKERN_CAPTURING: PyErr_Format(PyExc_RuntimeError, "%s: %s", function, record.message); return;
         case CUKERN_OK:
         case CUKERN_FORKED:
         case CUKERN_NO_BACKEND: break;

@@ -2,8 +2,10 @@
 
 #include "frameworks.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <new>
 
 #include "element_types.h"
@@ -57,19 +59,32 @@ bool tells_stream(const ModuleState &state, PyObject *object) noexcept {
     return number >= 3;
 }
 
+Question question_of(PyObject *object, const char *name) noexcept {
+    Question question;
+    question.method = attribute_of_type(reinterpret_cast<PyObject *>(Py_TYPE(object)), name).release();
+    const PyRef bound = question.method != nullptr ? attribute_of_type(object, name) : PyRef();
+    if (bound && PyCFunction_CheckExact(bound.get()) != 0 && PyCFunction_GetFlags(bound.get()) == METH_NOARGS)
+        question.function = PyCFunction_GetFunction(bound.get());
+    return question;
+}
+
 void fill_record(const ModuleState &state, PyObject *object, TypeRecord &record) noexcept {
     auto *type = reinterpret_cast<PyObject *>(Py_TYPE(object));
     record.type = PyRef::borrow(type).release();
     const PyRef module = attribute_of_type(type, "__module__");
     record.is_cupy = starts_with(module.get(), "cupy");
+    record.is_jax = starts_with(module.get(), "jax");
     if (const PyRef capsule = attribute_of_type(type, state.name_exchange); capsule) {
         record.api = find_api(capsule.get());
         if (record.api != nullptr) record.protocol = Protocol::exchange;
     }
     if (record.api != nullptr) {
         record.requires_grad = attribute_of_type(type, "requires_grad").release();
-        record.is_neg = attribute_of_type(type, "is_neg").release();
-        record.is_conj = attribute_of_type(type, "is_conj").release();
+        if (record.requires_grad != nullptr)
+            record.get_requires_grad =
+                reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(record.requires_grad), Py_tp_descr_get));
+        record.is_neg = question_of(object, "is_neg");
+        record.is_conj = question_of(object, "is_conj");
         record.is_torch = record.requires_grad != nullptr && starts_with(module.get(), "torch");
         return;
     }
@@ -83,7 +98,7 @@ void fill_record(const ModuleState &state, PyObject *object, TypeRecord &record)
 
 void clear_record(TypeRecord &record) noexcept {
     const PyRef old[] = {PyRef::steal(record.type), PyRef::steal(record.requires_grad),
-                         PyRef::steal(record.is_neg), PyRef::steal(record.is_conj)};
+                         PyRef::steal(record.is_neg.method), PyRef::steal(record.is_conj.method)};
     record = {};
 }
 
@@ -97,6 +112,7 @@ bool refuse(const Place &place, const char *what) noexcept {
 template <typename Managed>
 void delete_managed(PyObject *capsule) {
     auto *managed = static_cast<Managed *>(PyCapsule_GetPointer(capsule, nullptr));
+    const HeldError held;  // the array may be given up because something failed
     if (managed->deleter != nullptr) managed->deleter(managed);
 }
 
@@ -118,14 +134,17 @@ bool read_tensor(const Place &place, const dlpack::Tensor &tensor, ForeignArray 
     const std::int64_t size = size_of(array->type);
     std::int64_t stride = size;
     bool empty = false;
+    for (int i = 0; i < tensor.ndim; ++i) empty = empty || tensor.shape[i] == 0;
     for (int i = tensor.ndim - 1; i >= 0; --i) {
         array->shape[i] = tensor.shape[i];
-        array->strides[i] = tensor.strides != nullptr ? tensor.strides[i] * size : stride;
-        empty = empty || tensor.shape[i] == 0;
-        if (tensor.strides == nullptr &&
-            __builtin_mul_overflow(stride, tensor.shape[i] > 0 ? tensor.shape[i] : 1, &stride)) {
-            PyErr_Format(PyExc_ValueError, "%s: %s has more elements than memory can hold", place.function,
-                         place.argument);
+        array->strides[i] = stride;
+        const bool fits =
+            tensor.strides != nullptr
+                ? !__builtin_mul_overflow(tensor.strides[i], size, &array->strides[i])
+                : !__builtin_mul_overflow(stride, std::max<std::int64_t>(tensor.shape[i], 1), &stride);
+        if (!fits && tensor.shape[i] > 1 && !empty) {
+            PyErr_Format(PyExc_ValueError, "%s: %s has more elements, or longer strides, than memory can hold",
+                         place.function, place.argument);
             return false;
         }
     }
@@ -135,17 +154,23 @@ bool read_tensor(const Place &place, const dlpack::Tensor &tensor, ForeignArray 
     return true;
 }
 
-// A descriptor's value for an object, without a look-up by name.
-PyRef described(PyObject *descriptor, PyObject *object) noexcept {
-    const auto get = reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(descriptor), Py_tp_descr_get));
-    if (get == nullptr) return PyRef::borrow(descriptor);
-    return PyRef::steal(get(descriptor, object, reinterpret_cast<PyObject *>(Py_TYPE(object))));
+// -1 with an exception; 0 where there is no such method.
+int ask(const Question &question, PyObject *object) noexcept {
+    if (question.method == nullptr) return 0;
+    const PyRef answer = PyRef::steal(question.function != nullptr
+                                          ? question.function(object, nullptr)
+                                          : PyObject_CallFunctionObjArgs(question.method, object, nullptr));
+    return answer ? Py_IsTrue(answer.get()) : -1;
 }
 
 // What torch's __dlpack__ checks, and its exchange API does not.
 bool check_torch(const Place &place, const TypeRecord &record, PyObject *object, bool is_complex) noexcept {
     if (record.requires_grad != nullptr) {
-        const PyRef requires_grad = described(record.requires_grad, object);
+        const PyRef requires_grad =
+            record.get_requires_grad == nullptr
+                ? PyRef::borrow(record.requires_grad)
+                : PyRef::steal(record.get_requires_grad(record.requires_grad, object,
+                                                        reinterpret_cast<PyObject *>(Py_TYPE(object))));
         if (!requires_grad) return false;
         if (Py_IsTrue(requires_grad.get()) != 0) {
             PyObject *torch = PyDict_GetItemString(place.state.modules, "torch");
@@ -158,20 +183,14 @@ bool check_torch(const Place &place, const TypeRecord &record, PyObject *object,
                               "torch.no_grad()");
         }
     }
-    if (record.is_neg != nullptr) {
-        const PyRef negative = PyRef::steal(PyObject_CallFunctionObjArgs(record.is_neg, object, nullptr));
-        if (!negative) return false;
-        if (Py_IsTrue(negative.get()) != 0)
-            return refuse(place, "has its negative bit set: its memory holds other values; pass x.resolve_neg()");
-    }
-    if (is_complex && record.is_conj != nullptr) {
-        const PyRef conjugate = PyRef::steal(PyObject_CallFunctionObjArgs(record.is_conj, object, nullptr));
-        if (!conjugate) return false;
-        if (Py_IsTrue(conjugate.get()) != 0)
-            return refuse(place,
-                          "has its conjugate bit set: its memory holds other values; pass x.resolve_conj()");
-    }
-    return true;
+    const int negative = ask(record.is_neg, object);
+    if (negative > 0)
+        refuse(place, "has its negative bit set: its memory holds other values; pass x.resolve_neg()");
+    if (negative != 0) return false;
+    const int conjugate = is_complex ? ask(record.is_conj, object) : 0;
+    if (conjugate > 0)
+        refuse(place, "has its conjugate bit set: its memory holds other values; pass x.resolve_conj()");
+    return conjugate == 0;
 }
 
 // For `out`: the managed form tells whether it may be written. torch has no read-only tensors.
@@ -183,10 +202,29 @@ bool read_flags(const TypeRecord &record, PyObject *object, ForeignArray *array)
     return true;
 }
 
+// What another library raises for arrays that have no plain memory (sparse, meta, fake) may be of any type and
+// length.
 bool raised(const Place &place) noexcept {
-    if (PyErr_Occurred() == nullptr)
-        PyErr_Format(PyExc_TypeError, "%s: %s could not be read through its DLPack exchange API", place.function,
-                     place.argument);
+    PyObject *type = nullptr;
+    PyObject *value = nullptr;
+    PyObject *traceback = nullptr;
+    PyErr_Fetch(&type, &value, &traceback);
+    const bool ordinary = type == nullptr || (PyErr_GivenExceptionMatches(type, PyExc_Exception) != 0 &&
+                                              PyErr_GivenExceptionMatches(type, PyExc_MemoryError) == 0);
+    if (!ordinary) {
+        PyErr_Restore(type, value, traceback);
+        return false;
+    }
+    const PyRef held[] = {PyRef::steal(type), PyRef::steal(value), PyRef::steal(traceback)};
+    const PyRef text = value != nullptr ? PyRef::steal(PyObject_Str(value)) : PyRef();
+    const PyRef lines = text ? PyRef::steal(PyUnicode_Splitlines(text.get(), 0)) : PyRef();
+    PyErr_Clear();
+    PyObject *first = lines && PyList_Size(lines.get()) > 0 ? PyList_GetItem(lines.get(), 0) : nullptr;
+    const char *reason = first != nullptr ? PyUnicode_AsUTF8AndSize(first, nullptr) : nullptr;
+    PyErr_Clear();
+    PyErr_Format(PyExc_TypeError,
+                 "%s: %s has no memory that could be read in place (a sparse, fake or lazy tensor?)%s%s",
+                 place.function, place.argument, reason != nullptr ? ": " : "", reason != nullptr ? reason : "");
     return false;
 }
 
@@ -221,19 +259,10 @@ bool read_by_exchange(const Place &place, const TypeRecord &record, PyObject *ob
 
 bool read_by_dlpack(const Place &place, PyObject *object, const StreamRef &consumer,
                     ForeignArray *array) noexcept {
-    const PyRef pair = PyRef::steal(PyObject_CallMethodObjArgs(object, place.state.name_dlpack_device, nullptr));
-    int type = 0;
-    int id = 0;
-    if (!pair) return false;
-    const PyRef first = PyRef::steal(PySequence_GetItem(pair.get(), 0));
-    const PyRef second = PyRef::steal(PySequence_GetItem(pair.get(), 1));
-    if (!first || !second) return false;
-    type = static_cast<int>(PyLong_AsLong(first.get()));
-    id = static_cast<int>(PyLong_AsLong(second.get()));
-    if (PyErr_Occurred() != nullptr) return false;
-    const bool on_device = type != dlpack::kCPU;
+    dlpack::Device where{};
     Location location;
-    if (!locate(place, {type, id}, &location)) return false;
+    if (!ask_device(place, object, &where) || !locate(place, where, &location)) return false;
+    const bool on_device = where.type != dlpack::kCPU;
     StreamRef ready = consumer;
     if (on_device && ready.device != location.device) {
         ready = {};
@@ -391,8 +420,8 @@ int visit_type_records(ModuleState &state, visitproc visit, void *arg) noexcept 
     for (int i = 0; state.types != nullptr && i < kMostRecords; ++i) {
         Py_VISIT(state.types[i].type);
         Py_VISIT(state.types[i].requires_grad);
-        Py_VISIT(state.types[i].is_neg);
-        Py_VISIT(state.types[i].is_conj);
+        Py_VISIT(state.types[i].is_neg.method);
+        Py_VISIT(state.types[i].is_conj.method);
     }
     return 0;
 }
@@ -417,7 +446,10 @@ bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object
     switch (record.protocol) {
         case Protocol::exchange: return read_by_exchange(place, record, object, writes, array);
         case Protocol::cuda: return read_by_interface(place, record, object, array);
-        case Protocol::dlpack: return read_by_dlpack(place, object, consumer, array);
+        case Protocol::dlpack:
+            if (!read_by_dlpack(place, object, consumer, array)) return false;
+            array->read_only = array->read_only || record.is_jax;
+            return true;
         case Protocol::other: break;
     }
     PyErr_SetString(PyExc_SystemError, "read_foreign: a type without a protocol");
@@ -439,6 +471,7 @@ bool read_capsule(const Place &place, PyObject *capsule, ForeignArray *array) no
         PyCapsule_SetDestructor(keeper.get(), delete_managed<dlpack::ManagedTensorVersioned>);
         array->keeper = std::move(keeper);
         array->read_only = (managed->flags & dlpack::kReadOnly) != 0;
+        array->is_copy = (managed->flags & dlpack::kIsCopied) != 0;
         return read_tensor(place, managed->tensor, array);
     }
     if (PyCapsule_IsValid(capsule, dlpack::kLegacyName) != 0) {
@@ -462,6 +495,63 @@ PyRef dlpack_stream(const StreamRef &stream) noexcept {
     return PyRef::steal(PyLong_FromVoidPtr(stream.handle));
 }
 
+bool ask_device(const Place &place, PyObject *object, dlpack::Device *device) noexcept {
+    const PyRef pair = PyRef::steal(PyObject_CallMethodObjArgs(object, place.state.name_dlpack_device, nullptr));
+    if (!pair) {
+        if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return false;
+        PyErr_Clear();
+        PyErr_Format(PyExc_TypeError, "%s: %s has no __dlpack__ and __dlpack_device__; its type is %R",
+                     place.function, place.argument, reinterpret_cast<PyObject *>(Py_TYPE(object)));
+        return false;
+    }
+    const bool is_pair = PyTuple_Check(pair.get()) != 0 && PyTuple_Size(pair.get()) == 2;
+    long numbers[2] = {-1, -1};
+    for (int i = 0; is_pair && i < 2; ++i) {
+        const PyRef number = PyRef::steal(PyNumber_Index(PyTuple_GetItem(pair.get(), i)));
+        if (number) numbers[i] = PyLong_AsLong(number.get());
+        if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    }
+    for (const long number : numbers) {
+        if (number >= 0 && number <= std::numeric_limits<std::int32_t>::max()) continue;
+        PyErr_Format(PyExc_TypeError, "%s: %s says that its device is %R; expected (type, id)", place.function,
+                     place.argument, pair.get());
+        return false;
+    }
+    *device = {static_cast<std::int32_t>(numbers[0]), static_cast<std::int32_t>(numbers[1])};
+    return true;
+}
+
+bool parse_copy(const char *function, PyObject *object, bool *always, bool *never) noexcept {
+    *always = *never = false;
+    if (Py_IsNone(object) != 0) return true;
+    if (PyBool_Check(object) == 0 && !PyArray_IsScalar(object, Bool)) {
+        PyErr_Format(PyExc_TypeError, "%s: copy is %R; expected True, False or None", function, object);
+        return false;
+    }
+    const int truth = PyObject_IsTrue(object);
+    *always = truth == 1;
+    *never = truth == 0;
+    return truth >= 0;
+}
+
+namespace {
+
+// Whether the exception that is set is of a function that does not know a keyword.
+bool refuses_keyword() noexcept {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) return false;
+    PyObject *type = nullptr;
+    PyObject *value = nullptr;
+    PyObject *traceback = nullptr;
+    PyErr_Fetch(&type, &value, &traceback);
+    const PyRef text = value != nullptr ? PyRef::steal(PyObject_Str(value)) : PyRef();
+    const char *message = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
+    const bool refused = message != nullptr && std::strstr(message, "keyword") != nullptr;
+    PyErr_Restore(type, value, traceback);
+    return refused;
+}
+
+}  // namespace
+
 PyRef call_dlpack(const ModuleState &state, PyObject *object, const StreamRef *stream, PyObject *copy,
                   PyObject *device) noexcept {
     const PyRef method = PyRef::steal(PyObject_GetAttr(object, state.name_dlpack));
@@ -476,11 +566,11 @@ PyRef call_dlpack(const ModuleState &state, PyObject *object, const StreamRef *s
     if (device != nullptr && PyDict_SetItemString(options.get(), "dl_device", device) != 0) return {};
     if (PyDict_SetItemString(options.get(), "max_version", state.dlpack_version) != 0) return {};
     PyRef capsule = PyRef::steal(PyObject_Call(method.get(), none.get(), options.get()));
-    // Producers from before DLPack 1.0 know neither max_version nor copy.
-    if (capsule || PyErr_ExceptionMatches(PyExc_TypeError) == 0 || Py_IsNone(copy) == 0 || device != nullptr)
-        return capsule;
+    // Producers from before DLPack 1.0 know neither max_version nor copy; a copy is made of what they give.
+    if (capsule || device != nullptr || !refuses_keyword()) return capsule;
     PyErr_Clear();
     if (PyDict_DelItemString(options.get(), "max_version") != 0) return {};
+    if (Py_IsNone(copy) == 0 && PyDict_DelItemString(options.get(), "copy") != 0) return {};
     return PyRef::steal(PyObject_Call(method.get(), none.get(), options.get()));
 }
 
@@ -517,8 +607,8 @@ bool locate(const Place &place, const dlpack::Device &device, Location *location
     return status == CUKERN_OK;
 }
 
-PyRef make_by_exchange(const dlpack::ExchangeAPI *api, const dlpack::Device &device, ElementType type,
-                       const Shape &shape) noexcept {
+PyRef make_by_exchange(const Place &place, const dlpack::ExchangeAPI *api, const dlpack::Device &device,
+                       ElementType type, const Shape &shape, ForeignArray *array) noexcept {
     dlpack::Tensor prototype{};
     std::int64_t lengths[kMaxDims];
     for (int i = 0; i < shape.ndim; ++i) lengths[i] = shape.lengths[i];
@@ -530,6 +620,11 @@ PyRef make_by_exchange(const dlpack::ExchangeAPI *api, const dlpack::Device &dev
     if (api->allocate(&prototype, &managed, nullptr, set_exchange_error) != 0 || managed == nullptr) {
         if (PyErr_Occurred() == nullptr)
             PyErr_SetString(PyExc_RuntimeError, "another library's allocator failed without saying why");
+        return {};
+    }
+    if (!read_tensor(place, managed->tensor, array)) {
+        const HeldError held;
+        if (managed->deleter != nullptr) managed->deleter(managed);
         return {};
     }
     void *object = nullptr;

@@ -14,16 +14,25 @@ enum class Protocol : std::int8_t {
     other      // none of them: the buffer protocol, or no array
 };
 
+// A method without arguments that answers yes or no: the function in C behind it is called without Python's
+// detours.
+struct Question {
+    PyObject *method = nullptr;  // owned, of the type; null where it has none
+    PyCFunction function = nullptr;
+};
+
 // What is known of a type that is not one of ours or NumPy's. It is looked up once a type.
 struct TypeRecord {
     PyObject *type = nullptr;  // owned, so that no other type comes to lie at its address
     Protocol protocol = Protocol::other;
     bool is_cupy = false;
     const dlpack::ExchangeAPI *api = nullptr;
-    PyObject *requires_grad = nullptr;  // owned: torch's descriptors, or null
-    PyObject *is_neg = nullptr;
-    PyObject *is_conj = nullptr;
+    PyObject *requires_grad = nullptr;  // owned: torch's descriptor, or null
+    descrgetfunc get_requires_grad = nullptr;
+    Question is_neg;
+    Question is_conj;
     bool is_torch = false;
+    bool is_jax = false;  // its arrays are immutable, which its capsules do not say
 };
 
 // Null with an exception set on failure.
@@ -48,6 +57,7 @@ struct ForeignArray {
     std::int64_t shape[kMaxDims];
     std::int64_t strides[kMaxDims];  // in bytes
     bool read_only = false;
+    bool is_copy = false;       // made for this call: nobody else has it
     bool has_producer = false;  // work on it is ordered on `producer`
     StreamRef producer;
     bool reused_in_order = false;  // its library reuses memory in the order of `producer`
@@ -63,6 +73,12 @@ bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object
 // Takes over a capsule of either kind, which must not have been used. The array's keeper calls its deleter.
 bool read_capsule(const Place &place, PyObject *capsule, ForeignArray *array) noexcept;
 
+// What __dlpack_device__ says; TypeError where there is none, or no pair.
+bool ask_device(const Place &place, PyObject *object, dlpack::Device *device) noexcept;
+
+// `copy=` of DLPack and the array API: None, True or False.
+bool parse_copy(const char *function, PyObject *object, bool *always, bool *never) noexcept;
+
 // Calls __dlpack__ with what the producer understands of our options; `stream` null: none is named. `copy` is
 // None, True or False; `device` a pair or null.
 PyRef call_dlpack(const ModuleState &state, PyObject *object, const StreamRef *stream, PyObject *copy,
@@ -74,9 +90,9 @@ PyRef dlpack_stream(const StreamRef &stream) noexcept;
 // Where an array's memory is; TypeError for devices that are not ours, and for CUDA's on the host back-end.
 bool locate(const Place &place, const dlpack::Device &device, Location *location) noexcept;
 
-// A fresh array of a library, for a result. `device` as DLPack names it.
-PyRef make_by_exchange(const dlpack::ExchangeAPI *api, const dlpack::Device &device, ElementType type,
-                       const Shape &shape) noexcept;
+// A fresh array of a library, for a result, and its memory. `device` as DLPack names it.
+PyRef make_by_exchange(const Place &place, const dlpack::ExchangeAPI *api, const dlpack::Device &device,
+                       ElementType type, const Shape &shape, ForeignArray *array) noexcept;
 // The array as one of the library whose array `like` is, without a copy where the library can.
 PyRef convert_like(const ModuleState &state, PyObject *like, PyObject *array) noexcept;
 

@@ -69,20 +69,18 @@ TensorView as_matrix(const TensorView &view, std::int64_t m, std::int64_t n, boo
 // On the host back-end the product is NumPy's, that is its BLAS's, without its warnings.
 bool multiply_with_numpy(const ModuleState &state, const Operand &a, const Operand &b, PyObject *out) noexcept {
     const PyRef x = a.ndarray();
+    if (!x) return false;
     const PyRef y = b.ndarray();
+    if (!y) return false;
     const PyRef quiet = PyRef::steal(PyObject_CallFunctionObjArgs(state.quiet, nullptr));
-    if (!x || !y || !quiet) return false;
+    if (!quiet) return false;
     const PyRef entered = PyRef::steal(PyObject_CallMethod(quiet.get(), "__enter__", nullptr));
     if (!entered) return false;
     const PyRef product =
         PyRef::steal(PyObject_CallFunctionObjArgs(state.numpy_matmul, x.get(), y.get(), out, nullptr));
-    PyObject *type = nullptr;
-    PyObject *value = nullptr;
-    PyObject *traceback = nullptr;
-    PyErr_Fetch(&type, &value, &traceback);
+    const HeldError held;
     const PyRef left =
         PyRef::steal(PyObject_CallMethod(quiet.get(), "__exit__", "OOO", Py_None, Py_None, Py_None));
-    if (type != nullptr) PyErr_Restore(type, value, traceback);
     return product && left;
 }
 
@@ -170,6 +168,10 @@ PyObject *run_matmul(PyObject *module, MatmulAlgorithm algorithm, PyObject *firs
     } else {
         const GilRelease released;
         status = result.site().on_device ? matmul(call, result.site().stream) : matmul_on_host(call);
+    }
+    if (status == CUKERN_OUT_OF_MEMORY) {  // nothing has been written yet
+        status = retry_after_collection(
+            [&] { return result.site().on_device ? matmul(call, result.site().stream) : matmul_on_host(call); });
     }
     if (status != CUKERN_OK) {
         raise_status(state, function, status);

@@ -92,6 +92,8 @@ bool Operand::read(const Place &place, PyObject *object, const StreamRef &consum
         return true;
     }
     if (is_numpy_scalar(object)) return read_numpy_scalar(place, object);
+    if (PyComplex_Check(object) && !is_numpy_scalar(object))
+        return refuse_object(place, object, "no operation takes complex numbers yet");
     if (PyList_Check(object) || PyTuple_Check(object))
         return refuse_object(place, object, "pass an array, as made by cukern.asarray() or numpy.asarray()");
     if (!read_library(place, object, consumer, false)) return false;
@@ -195,6 +197,22 @@ bool Operand::read_library(const Place &place, PyObject *object, const StreamRef
     return set_memory(place, array.data, array.ndim, array.shape, array.strides, size_of(array.type));
 }
 
+bool Operand::take_fresh(const Place &place, PyObject *object, const ForeignArray &array,
+                         const Operand &like) noexcept {
+    object_ = object;
+    access_.name = place.argument;
+    api_ = like.api_;
+    foreign_device_ = array.device;
+    family_ = like.family_;
+    writable_ = true;
+    access_.location = like.access_.location;
+    access_.has_producer = like.access_.has_producer;
+    access_.producer = like.access_.producer;
+    access_.view.type = array.type;
+    return set_memory(place, array.data, array.ndim, array.shape, array.strides, size_of(array.type)) &&
+           make_writable(place);
+}
+
 bool Operand::read_buffer(const Place &place, PyObject *object) noexcept {
     if (!buffer_.acquire(object, PyBUF_RECORDS_RO)) return false;
     const Py_buffer &buffer = buffer_.get();
@@ -230,7 +248,15 @@ bool Operand::read_numpy_scalar(const Place &place, PyObject *object) noexcept {
     if (!element_type_of(place.state, reinterpret_cast<PyArray_Descr *>(descr.get()), &access_.view.type))
         return refuse_element_type(place, descr.get(), "");
     access_.view.immediate = true;
-    PyArray_ScalarAsCtype(object, access_.view.value.bytes);
+    if (numpy_type_of(access_.view.type) >= 0) {
+        PyArray_ScalarAsCtype(object, access_.view.value.bytes);
+        return true;
+    }
+    // A type that another package has given NumPy: only its array knows how a scalar is stored.
+    const PyRef array = PyRef::steal(PyArray_FromScalar(object, nullptr));
+    if (!array) return false;
+    std::memcpy(access_.view.value.bytes, PyArray_DATA(as_array(array)),
+                static_cast<std::size_t>(size_of(type())));
     return true;
 }
 
@@ -282,7 +308,10 @@ PyRef Operand::ndarray() const noexcept {
     if (buffer_.held()) return PyRef::steal(PyArray_FromAny(object_, nullptr, 0, 0, 0, nullptr));
     // Another library's memory on the host, or an Array's: a view, valid while this operand lives.
     const int number = numpy_type_of(access_.view.type);
-    if (number < 0) return {};
+    if (number < 0) {
+        raise_no_bfloat16("ndarray");
+        return {};
+    }
     npy_intp shape[kMaxDims];
     npy_intp strides[kMaxDims];
     for (int i = 0; i < layout_.ndim; ++i) {
@@ -339,7 +368,7 @@ bool choose_stream(const ModuleState &state, const char *function, PyObject *giv
     if (given != nullptr && Py_IsNone(given) == 0)
         return parse_stream(state, function, given, current, stream) &&
                (device < 0 || check_stream_device(function, *stream, device));
-    if (active_stream(stream)) return device < 0 || check_stream_device(function, *stream, device);
+    if (active_stream(stream) && (device < 0 || stream->device == device)) return true;
     for (const Access *access : accesses) {
         if (access == nullptr || !access->has_producer || access->producer.device != current) continue;
         *stream = access->producer;

@@ -40,6 +40,9 @@ public:
     // The same for `out`: writable arrays and buffers only, and no copy stands in for them unnoticed.
     bool read_out(const Place &place, PyObject *object, const StreamRef &consumer) noexcept;
 
+    // A fresh array of the library whose array `like` is, as the result of a call: nothing of it needs a check.
+    bool take_fresh(const Place &place, PyObject *object, const ForeignArray &array, const Operand &like) noexcept;
+
     // The same without operations' rules: NumPy's numbers for Python's, and any of our element types.
     bool read_memory(const Place &place, PyObject *object, bool writes) noexcept;
 

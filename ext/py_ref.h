@@ -3,6 +3,9 @@
 
 #include "python.h"
 
+#include <cxxabi.h>
+#include <unistd.h>
+
 #include <utility>
 
 namespace cukern::py {
@@ -60,11 +63,55 @@ private:
     bool held_ = false;
 };
 
+// The exception that is set, put aside for a scope: for code of others that may run while one is on its way.
+class HeldError {
+public:
+    HeldError() noexcept { PyErr_Fetch(&type_, &value_, &traceback_); }
+    ~HeldError() {
+        if (type_ != nullptr) PyErr_Restore(type_, value_, traceback_);
+    }
+    HeldError(const HeldError &) = delete;
+    HeldError &operator=(const HeldError &) = delete;
+
+private:
+    PyObject *type_ = nullptr;
+    PyObject *value_ = nullptr;
+    PyObject *traceback_ = nullptr;
+};
+
+// Takes the GIL by one of Python's functions. While the interpreter ends, those before 3.14 end the thread by an
+// unwinding that no C++ frame may stop, and that the many noexcept ones would turn into an abort: the thread stays
+// here instead.
+template <typename Function>
+void take_gil(const Function &function) noexcept {
+    try {
+        function();
+    } catch (abi::__forced_unwind &) {
+        for (;;) pause();
+    }
+}
+
+// The GIL for a scope, on any thread.
+class GilHold {
+public:
+    GilHold() noexcept {
+        take_gil([this] { state_ = PyGILState_Ensure(); });
+    }
+    ~GilHold() { PyGILState_Release(state_); }
+    GilHold(const GilHold &) = delete;
+    GilHold &operator=(const GilHold &) = delete;
+
+private:
+    PyGILState_STATE state_{};
+};
+
 // The GIL given up for a scope. Nothing owned by Python may die inside.
 class GilRelease {
 public:
     GilRelease() noexcept : state_(PyEval_SaveThread()) {}
-    ~GilRelease() { PyEval_RestoreThread(state_); }
+    ~GilRelease() {
+        take_gil([this] { PyEval_RestoreThread(state_); });
+    }
     GilRelease(const GilRelease &) = delete;
     GilRelease &operator=(const GilRelease &) = delete;
 

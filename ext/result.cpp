@@ -176,7 +176,10 @@ bool Result::make(const Request &request, const Shape &shape, ElementType type, 
     if (keeps_order) keep_order(operands, num_operands, shape, size_of(type), strides);
     const Family family = lead == nullptr ? Family::numpy : lead->family();
     if (family == Family::exchange) {
-        object_ = make_by_exchange(lead->api(), lead->foreign_device(), type, shape);
+        const Place place{request.state, request.function, "the result"};
+        ForeignArray fresh;
+        object_ = make_by_exchange(place, lead->api(), lead->foreign_device(), type, shape, &fresh);
+        return object_ && operand_.take_fresh(place, object_.get(), fresh, *lead);
     } else if (family == Family::cupy) {
         const PyRef lengths = PyRef::steal(PyTuple_New(shape.ndim));
         for (int i = 0; lengths && i < shape.ndim; ++i)

@@ -6,7 +6,7 @@ namespace cukern::py {
 
 bool parse_shape(const char *function, PyObject *object, Shape *shape) noexcept {
     shape->ndim = 0;
-    if (PyIndex_Check(object)) {
+    if (PyIndex_Check(object) && !(PyArray_Check(object) && PyArray_NDIM(as_array(object)) > 0)) {
         const Py_ssize_t length = PyNumber_AsSsize_t(object, PyExc_ValueError);
         if (length == -1 && PyErr_Occurred() != nullptr) return false;
         shape->ndim = 1;

@@ -138,24 +138,25 @@ PyObject *stream_synchronize_method(PyObject *self, PyObject *) {
     return done(state_of_type(self), "synchronize", status);
 }
 
+bool check_event(const ModuleState &state, const char *function, PyObject *object) noexcept {
+    if (reinterpret_cast<PyObject *>(Py_TYPE(object)) == state.event_type) return true;
+    PyErr_Format(PyExc_TypeError, "%s: expected a cukern.Event, got %R", function, object);
+    return false;
+}
+
 PyObject *stream_record(PyObject *self, PyObject *args) {
     PyObject *event = nullptr;
     if (PyArg_ParseTuple(args, "|O:record", &event) == 0) return nullptr;
     const ModuleState &state = state_of_type(self);
     PyRef made;
     if (event == nullptr || Py_IsNone(event) != 0) {
-        made = PyRef::steal(PyObject_CallFunctionObjArgs(state.event_type, nullptr));
+        made = PyRef::steal(PyObject_CallFunction(state.event_type, "ii", 1, as_stream(self)->ref.device));
         event = made.get();
         if (event == nullptr) return nullptr;
     }
+    if (!check_event(state, "record", event)) return nullptr;
     const PyRef result = PyRef::steal(PyObject_CallMethod(event, "record", "O", self));
     return result ? PyRef::borrow(event).release() : nullptr;
-}
-
-bool check_event(const ModuleState &state, const char *function, PyObject *object) noexcept {
-    if (reinterpret_cast<PyObject *>(Py_TYPE(object)) == state.event_type) return true;
-    PyErr_Format(PyExc_TypeError, "%s: expected a cukern.Event, got %R", function, object);
-    return false;
 }
 
 PyObject *stream_wait_event(PyObject *self, PyObject *event) {
@@ -315,7 +316,16 @@ PyObject *event_record_method(PyObject *self, PyObject *args) {
     const ModuleState &state = state_of_type(self);
     EventObject *event = as_event(self);
     StreamRef stream;
-    if (!stream_on(state, "record", object, event->event.device, &stream)) return nullptr;
+    if (object != nullptr && Py_IsNone(object) == 0) {
+        if (!parse_stream(state, "record", object, event->event.device, &stream)) return nullptr;
+    } else if (!active_stream(&stream)) {
+        stream.device = event->event.device;
+    }
+    if (stream.device != event->event.device) {
+        PyErr_Format(PyExc_ValueError, "record: the stream is of device %d, the event of device %d", stream.device,
+                     event->event.device);
+        return nullptr;
+    }
     const Status status = event_record(event->event, stream);
     event->recorded = event->recorded || status == CUKERN_OK;
     return done(state, "record", status);
@@ -596,8 +606,15 @@ bool parse_stream(const ModuleState &state, const char *function, PyObject *obje
         }
         handle = PyRef::borrow(PyTuple_GetItem(pair.get(), 1));
     }
-    void *pointer = PyLong_AsVoidPtr(handle.get());
-    if (pointer == nullptr && PyErr_Occurred() != nullptr) return false;
+    // A handle is an address, or one of the small numbers that stand for a default stream.
+    const unsigned long long address = PyLong_AsUnsignedLongLong(handle.get());
+    if (address == ~0ULL && PyErr_Occurred() != nullptr) {
+        if (PyErr_ExceptionMatches(PyExc_OverflowError) == 0) return false;
+        PyErr_Clear();
+        PyErr_Format(PyExc_OverflowError, "%s: stream is %R, which is no handle", function, handle.get());
+        return false;
+    }
+    void *pointer = reinterpret_cast<void *>(address);
     const Status status = stream_ref(pointer, device, stream);
     if (status != CUKERN_OK) raise_status(state, function, status);
     return status == CUKERN_OK;
@@ -667,7 +684,7 @@ bool stream_on(const ModuleState &state, const char *function, PyObject *stream,
                StreamRef *out) noexcept {
     if (stream != nullptr && Py_IsNone(stream) == 0)
         return parse_stream(state, function, stream, device, out) && check_stream_device(function, *out, device);
-    if (active_stream(out)) return check_stream_device(function, *out, device);
+    if (active_stream(out) && out->device == device) return true;
     *out = {};
     out->device = device;
     return true;

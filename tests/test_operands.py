@@ -100,7 +100,7 @@ def test_untyped_bytes_get_advice(untyped) -> None:
         (None, "a is of type NoneType; expected an array of cukern, NumPy or another library"),
         ("text", "a is of type str; expected an array"),
         ({1: 2}, "a is of type dict; expected"),
-        (1j, "a is of type complex; expected"),
+        (1j, "a is of type complex; no operation takes complex"),
         (decimal.Decimal(1), "a is of type Decimal; expected"),
         (np.ones(3, np.int8), "a has element type int8; supported are float32, float64, int32, int64"),
         (np.ones(3, bool), "a has element type bool; supported"),

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "context.h"
+
 namespace cukern {
 namespace {
 
@@ -23,147 +25,171 @@ bool pool_enabled() noexcept {
     return text == nullptr || std::strcmp(text, "0") != 0;
 }
 
-constexpr std::size_t kMostWaiting = 64;  // blocks, before a release looks whether some need not wait any more
+constexpr std::size_t kCrowd = 64;
 
 }  // namespace
 
 BlockPool::BlockPool(Runtime &runtime, EventPool &events) noexcept
-    : runtime_(runtime), events_(events), enabled_(pool_enabled()) {}
+    : runtime_(runtime), events_(events), enabled_(pool_enabled()), crowd_(kCrowd) {}
 
-Status BlockPool::acquire(MemoryKind kind, std::size_t bytes, int device, std::uint64_t stream,
-                          void **out) noexcept {
-    const Key key{kind, device, stream, enabled_ ? size_class(bytes) : bytes};
-    const auto size = static_cast<std::int64_t>(std::get<3>(key));
-    const std::lock_guard lock(mutex_);
-    auto found = free_.find(key);
-    if ((found == free_.end() || found->second.empty()) && !waiting_.empty()) {
-        collect();
-        found = free_.find(key);
-    }
-    if (found != free_.end() && !found->second.empty()) {
-        *out = found->second.back();
-        found->second.pop_back();
-        Usage &usage = usage_of(key);
-        usage.cached -= size;
-        usage.in_use += size;
-        count_free_list_hit();
-        return CUKERN_OK;
-    }
+BlockPool::Key BlockPool::key_of(MemoryKind kind, std::size_t bytes, int device,
+                                 std::uint64_t list) const noexcept {
+    return {kind, device, list, enabled_ ? size_class(bytes) : bytes};
+}
+
+// Null when the system has no memory left for the record.
+BlockPool::Usage *BlockPool::usage_of(const Key &key) noexcept {
     try {
-        (void)usage_of(key);  // made here, where failure is easy
+        return &usage_[{std::get<0>(key), std::get<1>(key)}];
     } catch (...) {
-        return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
+        return nullptr;
     }
-    CUKERN_TRY(allocate(key, out));
-    usage_of(key).in_use += size;
+}
+
+// A cached block of the list, or null.
+void *BlockPool::take(const Key &key) noexcept {
+    const auto found = free_.find(key);
+    if (found == free_.end() || found->second.empty()) return nullptr;
+    void *data = found->second.back();
+    found->second.pop_back();
+    const auto size = static_cast<std::int64_t>(std::get<3>(key));
+    Usage &usage = *usage_of(key);  // made when the block was
+    usage.cached -= size;
+    usage.in_use += size;
+    count_free_list_hit();
+    return data;
+}
+
+void *BlockPool::acquire_cached(MemoryKind kind, std::size_t bytes, int device, std::uint64_t list,
+                                bool *recycled) noexcept {
+    const Key key = key_of(kind, bytes, device, list);
+    const Key idle = key_of(kind, bytes, device, kIdle);
+    const std::lock_guard lock(mutex_);
+    void *data = take(key);
+    *recycled = data != nullptr && list != kIdle;
+    if (data == nullptr && list != kIdle) data = take(idle);
+    if (data != nullptr || waiting_.empty()) return data;
+    settle_lent();
+    collect();
+    data = take(key);
+    *recycled = data != nullptr && list != kIdle;
+    return data == nullptr && list != kIdle ? take(idle) : data;
+}
+
+Status BlockPool::acquire(MemoryKind kind, std::size_t bytes, int device, std::uint64_t list, void **out,
+                          bool *recycled) noexcept {
+    *out = acquire_cached(kind, bytes, device, list, recycled);
+    return *out != nullptr ? CUKERN_OK : allocate(key_of(kind, bytes, device, list), out);
+}
+
+bool BlockPool::over_limit(const Key &key) noexcept {
+    const std::lock_guard lock(mutex_);
+    const Usage *usage = usage_of(key);
+    const auto more = static_cast<std::int64_t>(std::get<3>(key));
+    return usage != nullptr && usage->limit > 0 &&
+           (more < 0 || more > usage->limit || usage->in_use + usage->cached > usage->limit - more);
+}
+
+// From the driver; what is cached is given back when it has no more, or when the limit is reached. No lock is
+// held meanwhile: the driver may wait for the device.
+Status BlockPool::allocate(const Key &key, void **out) noexcept {
+    {
+        const std::lock_guard lock(mutex_);
+        if (usage_of(key) == nullptr) return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
+    }
+    const auto [kind, device, list, size] = key;
+    if (over_limit(key)) empty();
+    Status status = CUKERN_OUT_OF_MEMORY;
+    if (over_limit(key)) {
+        fail(CUKERN_OUT_OF_MEMORY, "the limit of %lld bytes of %s memory is reached",
+             static_cast<long long>(usage(kind, device).limit), name_of(kind));
+    } else {
+        status = runtime_.allocate(kind, size, out);
+        if (status == CUKERN_OUT_OF_MEMORY) {
+            const bool gave = give_reserve_back_ != nullptr && give_reserve_back_(reserve_);
+            if (empty() || gave) status = runtime_.allocate(kind, size, out);
+        }
+    }
+    if (status != CUKERN_OK) return describe_failure(key, status);
+    const std::lock_guard lock(mutex_);
+    usage_of(key)->in_use += static_cast<std::int64_t>(size);
     return CUKERN_OK;
 }
 
-// From the driver; the free lists are given back when it has no more, or when the limit is reached.
-Status BlockPool::allocate(const Key &key, void **out) noexcept {
-    const auto [kind, device, stream, size] = key;
-    const Usage &usage = usage_of(key);
-    const auto more = static_cast<std::int64_t>(size);
-    const auto over = [&] {
-        return usage.limit > 0 && (usage.in_use + usage.cached + more > usage.limit || more < 0);
-    };
-    const auto held = [&] { return usage.cached > 0 || !waiting_.empty() || !retired_.empty(); };
-    if (over()) empty_locked();
-    Status status = CUKERN_OUT_OF_MEMORY;
-    if (over()) {
-        fail(CUKERN_OUT_OF_MEMORY, "the limit of %lld bytes of %s memory is reached",
-             static_cast<long long>(usage.limit), name_of(kind));
-    } else {
-        status = runtime_.allocate(kind, size, out);
-        if (status == CUKERN_OUT_OF_MEMORY && held()) {
-            empty_locked();
-            status = runtime_.allocate(kind, size, out);
-        }
-    }
+Status BlockPool::describe_failure(const Key &key, Status status) noexcept {
     if (status != CUKERN_OUT_OF_MEMORY) return status;
+    const auto [kind, device, list, size] = key;
     std::int64_t free = 0;
     std::int64_t total = 0;
     const ErrorRecord cause = last_error();
     runtime_.device_memory(&free, &total);
     ErrorRecord &record = last_error();
     record = cause;
+    const Usage now = usage(kind, device);
     const std::size_t length = std::strlen(record.message);
     std::snprintf(
         record.message + length, sizeof record.message - length,
         " (asked for %zu bytes of %s memory on device %d; %lld free there, %lld in use by cukern and %lld "
         "cached)",
-        size, name_of(kind), device, static_cast<long long>(free), static_cast<long long>(usage.in_use),
-        static_cast<long long>(usage.cached));
+        size, name_of(kind), device, static_cast<long long>(free), static_cast<long long>(now.in_use),
+        static_cast<long long>(now.cached));
     return status;
 }
 
-void BlockPool::release(MemoryKind kind, void *data, std::size_t bytes, int device,
-                        std::uint64_t stream) noexcept {
-    const Key key{kind, device, stream, enabled_ ? size_class(bytes) : bytes};
-    const std::lock_guard lock(mutex_);
-    usage_of(key).in_use -= static_cast<std::int64_t>(std::get<3>(key));
-    if (!keep(key, data)) runtime_.release(kind, data);
-    if (waiting_.size() > kMostWaiting) collect();
-}
-
-void BlockPool::release_after(MemoryKind kind, void *data, std::size_t bytes, int device, std::uint64_t stream,
-                              const Event *events, int num_events) noexcept {
-    const Key key{kind, device, stream, enabled_ ? size_class(bytes) : bytes};
-    const std::lock_guard lock(mutex_);
+void BlockPool::release(MemoryKind kind, void *data, std::size_t bytes, int device, std::uint64_t list,
+                        const Events &events, bool lent) noexcept {
+    const Key key = key_of(kind, bytes, device, list);
     const auto size = static_cast<std::int64_t>(std::get<3>(key));
-    Usage &usage = usage_of(key);
-    usage.in_use -= size;
-    bool kept = true;
-    try {
-        waiting_.push_back({key, data, {events, events + num_events}});
-    } catch (...) {
-        kept = false;
-    }
-    if (kept) {
-        usage.cached += size;
-        if (!enabled_ || waiting_.size() > kMostWaiting) collect();
+    const std::lock_guard lock(mutex_);
+    usage_of(key)->in_use -= size;
+    Events left = events;
+    if (left.count == 0 && !lent) {
+        if (!keep(key, data)) runtime_.release(kind, data);
         return;
     }
-    // No host memory for the list: the driver's release waits for the device.
-    runtime_.release(kind, data);
-    for (int i = 0; i < num_events; ++i) events_.release(device, events[i]);
-}
-
-void BlockPool::retire(MemoryKind kind, void *data, std::size_t bytes, int device) noexcept {
-    const Key key{kind, device, 0, enabled_ ? size_class(bytes) : bytes};
-    const auto size = static_cast<std::int64_t>(std::get<3>(key));
-    const std::lock_guard lock(mutex_);
-    usage_of(key).in_use -= size;
     try {
-        retired_.emplace_back(key, data);
-        usage_of(key).cached += size;
-    } catch (...) {
+        waiting_.push_back({key, data, left, lent});
+        usage_of(key)->cached += size;
+    } catch (...) {  // no host memory for the list: the driver's release waits for the device
         runtime_.release(kind, data);
+        left.release(events_);
+        return;
     }
+    if (!enabled_) settle_lent();
+    if (!enabled_ || waiting_.size() > crowd_) collect();
 }
 
-void BlockPool::forget_stream(int device, std::uint64_t stream) noexcept {
+void BlockPool::forget_stream(const StreamRef &stream) noexcept {
     const std::lock_guard lock(mutex_);
+    for (Waiting &block : waiting_)
+        if (std::get<1>(block.key) == stream.device && std::get<2>(block.key) == stream.id)
+            std::get<2>(block.key) = kIdle;
     for (auto entry = free_.begin(); entry != free_.end();) {
-        if (std::get<1>(entry->first) != device || std::get<2>(entry->first) != stream) {
+        auto [kind, device, list, size] = entry->first;
+        if (device != stream.device || list != stream.id) {
             ++entry;
             continue;
         }
-        // The driver's release waits for the stream's work; it happens once a stream.
-        for (void *data : entry->second) give_back(entry->first, data);
+        // The stream's last work on a block may be on its way: the block waits for it aside.
+        for (void *data : entry->second) {
+            Event event = nullptr;
+            Status status = events_.acquire(device, &event);
+            if (status == CUKERN_OK) status = runtime_.record(event, stream.handle);
+            Events events;
+            if (event != nullptr) events.add(event, device);
+            bool kept = status == CUKERN_OK;
+            try {
+                if (kept) waiting_.push_back({{kind, device, kIdle, size}, data, events, false});
+            } catch (...) {
+                kept = false;
+            }
+            if (kept) continue;
+            forget(entry->first);
+            runtime_.release(kind, data);
+            events.release(events_);
+        }
         entry = free_.erase(entry);
     }
-    std::size_t left = 0;
-    for (Waiting &block : waiting_) {
-        if (std::get<1>(block.key) == device && std::get<2>(block.key) == stream) {
-            give_back(block.key, block.data);
-            for (Event event : block.events) events_.release(device, event);
-            continue;
-        }
-        if (&waiting_[left] != &block) waiting_[left] = std::move(block);
-        ++left;
-    }
-    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(left), waiting_.end());
 }
 
 // False when there is no host memory for the list, or nothing is to be kept.
@@ -174,55 +200,94 @@ bool BlockPool::keep(const Key &key, void *data) noexcept {
     } catch (...) {
         return false;
     }
-    usage_of(key).cached += static_cast<std::int64_t>(std::get<3>(key));
+    usage_of(key)->cached += static_cast<std::int64_t>(std::get<3>(key));
     return true;
 }
 
-void BlockPool::give_back(const Key &key, void *data) noexcept {
-    usage_of(key).cached -= static_cast<std::int64_t>(std::get<3>(key));
-    runtime_.release(std::get<0>(key), data);
+void BlockPool::forget(const Key &key) noexcept {
+    usage_of(key)->cached -= static_cast<std::int64_t>(std::get<3>(key));
+}
+
+// Blocks that were lent get an event after all that their device has been asked for so far. CUDA ends every
+// capture in the device's context when it records one, so this comes as late as can be: where the driver would
+// be asked for memory, which a capture does not survive either.
+void BlockPool::settle_lent() noexcept {
+    for (Waiting &block : waiting_) {
+        if (!block.lent) continue;
+        const int device = std::get<1>(block.key);
+        const DeviceGuard guard(runtime_, device);
+        Event event = nullptr;
+        if (guard.status() != CUKERN_OK || events_.acquire(device, &event) != CUKERN_OK) return;
+        if (runtime_.record_all(event) != CUKERN_OK) {
+            events_.release(device, event);
+            return;  // another time
+        }
+        block.events.add(event, device);
+        block.lent = false;
+    }
 }
 
 // Blocks whose events have passed go to their free lists.
 void BlockPool::collect() noexcept {
     std::size_t left = 0;
     for (Waiting &block : waiting_) {
-        bool done = true;
-        for (Event event : block.events)
-            if (done && (runtime_.event_done(event, &done) != CUKERN_OK)) done = false;
-        if (!done) {
-            if (&waiting_[left] != &block) waiting_[left] = std::move(block);
+        if (block.lent || !block.events.done(runtime_)) {
+            if (&waiting_[left] != &block) waiting_[left] = block;
             ++left;
             continue;
         }
-        for (Event event : block.events) events_.release(std::get<1>(block.key), event);
-        usage_of(block.key).cached -= static_cast<std::int64_t>(std::get<3>(block.key));
+        block.events.release(events_);
+        forget(block.key);
         if (!keep(block.key, block.data)) runtime_.release(std::get<0>(block.key), block.data);
     }
-    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(left), waiting_.end());
+    waiting_.resize(left);
+    crowd_ = 2 * left + kCrowd;
 }
 
-void BlockPool::empty_locked() noexcept {
-    for (auto &[key, list] : free_)
-        for (void *data : list) give_back(key, data);
-    free_.clear();
-    for (const Waiting &block : waiting_) {
-        give_back(block.key, block.data);  // waits for the device, and so for the events
-        for (Event event : block.events) events_.release(std::get<1>(block.key), event);
+// The driver's release of device memory waits for the device, that of pinned memory need not.
+void BlockPool::wait_for_pinned(const Lists &free, const std::vector<Waiting> &waiting) noexcept {
+    bool any = false;
+    for (const auto &[key, list] : free) any = any || (std::get<0>(key) == MemoryKind::pinned && !list.empty());
+    for (const Waiting &block : waiting) any = any || std::get<0>(block.key) == MemoryKind::pinned;
+    for (int device = 0; any && device < runtime_.device_count(); ++device) {
+        const DeviceGuard guard(runtime_, device);
+        runtime_.synchronize_device();
     }
-    waiting_.clear();
-    for (const auto &[key, data] : retired_) give_back(key, data);
-    retired_.clear();
 }
 
-void BlockPool::empty() noexcept {
-    const std::lock_guard lock(mutex_);
-    empty_locked();
+bool BlockPool::empty() noexcept {
+    Lists free;
+    std::vector<Waiting> waiting;
+    std::size_t blocks = 0;
+    {
+        const std::lock_guard lock(mutex_);
+        free.swap(free_);
+        waiting.swap(waiting_);
+        crowd_ = kCrowd;
+        for (const auto &[key, list] : free)
+            for (std::size_t i = 0; i < list.size(); ++i, ++blocks) forget(key);
+        for (const Waiting &block : waiting) forget(block.key);
+    }
+    wait_for_pinned(free, waiting);
+    for (const auto &[key, list] : free)
+        for (void *data : list) runtime_.release(std::get<0>(key), data);
+    for (Waiting &block : waiting) {
+        runtime_.release(std::get<0>(block.key), block.data);
+        block.events.release(events_);
+    }
+    return blocks + waiting.size() > 0;
 }
 
 void BlockPool::set_limit(MemoryKind kind, int device, std::int64_t bytes) noexcept {
-    const std::lock_guard lock(mutex_);
-    usage_[{kind, device}].limit = bytes;
+    bool over = false;
+    {
+        const std::lock_guard lock(mutex_);
+        Usage *usage = usage_of({kind, device, 0, 0});
+        if (usage == nullptr) return;
+        usage->limit = bytes;
+        over = bytes > 0 && usage->cached > 0 && usage->in_use + usage->cached > bytes;
+    }
+    if (over) empty();
 }
 
 BlockPool::Usage BlockPool::usage(MemoryKind kind, int device) noexcept {
@@ -242,24 +307,40 @@ BlockPool::Usage BlockPool::usage(MemoryKind kind) noexcept {
     return sum;
 }
 
-Status Block::acquire(BlockPool &pool, std::size_t bytes, int device, std::uint64_t stream) noexcept {
+Status Block::acquire(Context &context, std::size_t bytes, const StreamRef &stream) noexcept {
     reset();
-    void *data = nullptr;
-    CUKERN_TRY(pool.acquire(MemoryKind::device, bytes, device, stream, &data));
-    pool_ = &pool;
-    data_ = data;
+    bool capturing = false;
+    CUKERN_TRY(stream_is_capturing(stream, &capturing));
+    if (capturing)
+        return fail(
+            CUKERN_CAPTURING,
+            "the stream is being captured, and this call needs memory for a while, which a graph would use "
+            "again later; pass contiguous arrays of the result's own element type");
+    bool recycled = false;
+    CUKERN_TRY(context.blocks.acquire(MemoryKind::device, bytes, stream.device, BlockPool::list_of(stream), &data_,
+                                      &recycled));
+    context_ = &context;
     bytes_ = bytes;
-    device_ = device;
     stream_ = stream;
+    if (stream.owner != nullptr) stream.owner->retain();
     return CUKERN_OK;
 }
 
-void Block::swap(Block &other) noexcept {
-    std::swap(pool_, other.pool_);
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    std::swap(device_, other.device_);
-    std::swap(stream_, other.stream_);
+void Block::reset() noexcept {
+    if (data_ == nullptr) return;
+    const std::uint64_t list = BlockPool::list_of(stream_);
+    Events events;
+    if (list == BlockPool::kIdle) {
+        const DeviceGuard guard(context_->runtime, stream_.device);
+        Event event = nullptr;
+        Status status = context_->events.acquire(stream_.device, &event);
+        if (status == CUKERN_OK) status = context_->runtime.record(event, stream_.handle);
+        if (event != nullptr) events.add(event, stream_.device);
+        if (status != CUKERN_OK) context_->runtime.synchronize(stream_.handle);
+    }
+    context_->blocks.release(MemoryKind::device, data_, bytes_, stream_.device, list, events);
+    if (stream_.owner != nullptr) stream_.owner->release();
+    data_ = nullptr;
 }
 
 }  // namespace cukern

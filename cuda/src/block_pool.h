@@ -2,7 +2,8 @@
 //
 // A block goes back to the list of the stream that it was taken for, so that its next use there is ordered after
 // the last one without waiting. A block that other streams still work on waits aside with their events until a
-// later call finds them passed. Once warm, a call makes no allocation from the driver.
+// later call finds them passed. A stream whose end we would not notice has no list: its blocks wait for their
+// events, and then serve any stream. Once warm, a call makes no allocation from the driver.
 #pragma once
 
 #include <cstddef>
@@ -12,31 +13,48 @@
 #include <tuple>
 #include <vector>
 
+#include "cukern/stream.h"
 #include "event_pool.h"
 #include "runtime.h"
 
 namespace cukern {
 
+struct Context;
+
 class BlockPool {
 public:
     BlockPool(Runtime &runtime, EventPool &events) noexcept;
 
+    // The list of idle blocks, on which nothing works any more.
+    static constexpr std::uint64_t kIdle = ~std::uint64_t{0};
+    static std::uint64_t list_of(const StreamRef &stream) noexcept { return lasts(stream) ? stream.id : kIdle; }
+
+    // What gives memory back that the pool does not know of, for when there is no more. It tells whether there was
+    // any.
+    void set_reserve(bool (*give_back)(void *), void *context) noexcept {
+        give_reserve_back_ = give_back;
+        reserve_ = context;
+    }
+
+    // From the free lists alone; null where they have none. `recycled`: earlier work of the list's own stream may
+    // still be on its way.
+    void *acquire_cached(MemoryKind kind, std::size_t bytes, int device, std::uint64_t list,
+                         bool *recycled) noexcept;
     // `device` must be current. Out of memory gives all cached blocks back and tries once more.
-    Status acquire(MemoryKind kind, std::size_t bytes, int device, std::uint64_t stream, void **out) noexcept;
-    void release(MemoryKind kind, void *data, std::size_t bytes, int device, std::uint64_t stream) noexcept;
+    Status acquire(MemoryKind kind, std::size_t bytes, int device, std::uint64_t list, void **out,
+                   bool *recycled) noexcept;
 
-    // The same, once `events`, which go back to the pool of events, have passed. They are of `device`.
-    void release_after(MemoryKind kind, void *data, std::size_t bytes, int device, std::uint64_t stream,
-                       const Event *events, int num_events) noexcept;
+    // Back to a list once `events` have passed, which are given back then. A block that was lent may be in use on
+    // streams that nobody told of: it waits for all that its device has been asked for by the time that it is
+    // needed again.
+    void release(MemoryKind kind, void *data, std::size_t bytes, int device, std::uint64_t list,
+                 const Events &events = {}, bool lent = false) noexcept;
 
-    // The block's address is in a graph: it is given back to the driver by empty(), and not used again.
-    void retire(MemoryKind kind, void *data, std::size_t bytes, int device) noexcept;
+    // A stream is about to go: what is cached for it goes to the idle blocks.
+    void forget_stream(const StreamRef &stream) noexcept;
 
-    // A stream is about to go: what is cached for it is given back.
-    void forget_stream(int device, std::uint64_t stream) noexcept;
-
-    // Gives back what is cached; waits for nothing, since the driver's own release does.
-    void empty() noexcept;
+    // Gives back what is cached; whether there was anything.
+    bool empty() noexcept;
 
     void set_limit(MemoryKind kind, int device, std::int64_t bytes) noexcept;
     struct Usage {
@@ -48,57 +66,58 @@ public:
     Usage usage(MemoryKind kind) noexcept;  // of all devices
 
 private:
-    using Key = std::tuple<MemoryKind, int, std::uint64_t, std::size_t>;  // kind, device, stream's id, size
+    using Key = std::tuple<MemoryKind, int, std::uint64_t, std::size_t>;  // kind, device, list, size
     struct Waiting {
         Key key;
         void *data;
-        std::vector<Event> events;
+        Events events;
+        bool lent;
     };
 
+    using Lists = std::map<Key, std::vector<void *>>;
+    Key key_of(MemoryKind kind, std::size_t bytes, int device, std::uint64_t list) const noexcept;
+    void *take(const Key &key) noexcept;
     bool keep(const Key &key, void *data) noexcept;
-    void give_back(const Key &key, void *data) noexcept;
+    void forget(const Key &key) noexcept;
     void collect() noexcept;
-    void empty_locked() noexcept;
+    void settle_lent() noexcept;
     Status allocate(const Key &key, void **out) noexcept;
-    Usage &usage_of(const Key &key) noexcept { return usage_[{std::get<0>(key), std::get<1>(key)}]; }
+    void wait_for_pinned(const Lists &free, const std::vector<Waiting> &waiting) noexcept;
+    bool over_limit(const Key &key) noexcept;
+    Status describe_failure(const Key &key, Status status) noexcept;
+    Usage *usage_of(const Key &key) noexcept;
 
     Runtime &runtime_;
     EventPool &events_;
     const bool enabled_;  // CUKERN_POOL=0 gives every block its own allocation, so that sanitizers see overruns
+    bool (*give_reserve_back_)(void *) = nullptr;
+    void *reserve_ = nullptr;
     std::mutex mutex_;
-    std::map<Key, std::vector<void *>> free_;
+    Lists free_;
     std::vector<Waiting> waiting_;
-    std::vector<std::pair<Key, void *>> retired_;
+    std::size_t crowd_;  // waiting blocks from which on a release looks whether some need not wait any more
     std::map<std::pair<MemoryKind, int>, Usage> usage_;
 };
 
-// A block of device memory for a scope.
+// A block of device memory that work on one stream uses for a scope.
 class Block {
 public:
     Block() noexcept = default;
+    Block(const Block &) = delete;
+    Block &operator=(const Block &) = delete;
     ~Block() { reset(); }
-    Block(Block &&other) noexcept { swap(other); }
-    Block &operator=(Block &&other) noexcept {
-        reset();
-        swap(other);
-        return *this;
-    }
 
-    Status acquire(BlockPool &pool, std::size_t bytes, int device, std::uint64_t stream) noexcept;
+    // The stream's device must be current. Refused while the stream is captured: a graph would use the memory
+    // after the scope.
+    Status acquire(Context &context, std::size_t bytes, const StreamRef &stream) noexcept;
+    void reset() noexcept;
     void *data() const noexcept { return data_; }
 
 private:
-    void reset() noexcept {
-        if (data_ != nullptr) pool_->release(MemoryKind::device, data_, bytes_, device_, stream_);
-        data_ = nullptr;
-    }
-    void swap(Block &other) noexcept;
-
-    BlockPool *pool_ = nullptr;
+    Context *context_ = nullptr;
     void *data_ = nullptr;
     std::size_t bytes_ = 0;
-    int device_ = 0;
-    std::uint64_t stream_ = 0;
+    StreamRef stream_;
 };
 
 }  // namespace cukern

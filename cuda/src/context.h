@@ -9,7 +9,9 @@
 namespace cukern {
 
 struct Context {
-    explicit Context(Runtime &r) noexcept : runtime(r), events(r), blocks(r, events), lanes(r, blocks) {}
+    explicit Context(Runtime &r) noexcept : runtime(r), events(r), blocks(r, events), lanes(r, blocks) {
+        blocks.set_reserve([](void *pool) { return static_cast<LanePool *>(pool)->empty(); }, &lanes);
+    }
     Runtime &runtime;
     EventPool events;
     BlockPool blocks;

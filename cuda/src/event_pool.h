@@ -17,10 +17,9 @@ public:
     Status acquire(int device, Event *out) noexcept {
         {
             const std::lock_guard lock(mutex_);
-            std::vector<Event> &list = free_[device];
-            if (!list.empty()) {
-                *out = list.back();
-                list.pop_back();
+            if (const auto found = free_.find(device); found != free_.end() && !found->second.empty()) {
+                *out = found->second.back();
+                found->second.pop_back();
                 return CUKERN_OK;
             }
         }
@@ -49,6 +48,29 @@ private:
     Runtime &runtime_;
     std::mutex mutex_;
     std::map<int, std::vector<Event>> free_;
+};
+
+// A few events of any devices, such as those that some memory waits for. They are given back by hand.
+struct Events {
+    static constexpr int kMost = 5;
+    struct One {
+        Event event = nullptr;
+        int device = 0;
+    };
+    One list[kMost];
+    int count = 0;
+
+    void add(Event event, int device) noexcept { list[count++] = {event, device}; }
+    bool done(Runtime &runtime) const noexcept {
+        bool passed = true;
+        for (int i = 0; i < count && passed; ++i)
+            if (runtime.event_done(list[i].event, &passed) != CUKERN_OK) passed = false;
+        return passed;
+    }
+    void release(EventPool &pool) noexcept {
+        for (int i = 0; i < count; ++i) pool.release(list[i].device, list[i].event);
+        count = 0;
+    }
 };
 
 }  // namespace cukern

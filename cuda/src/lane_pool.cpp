@@ -18,9 +18,8 @@ Status LanePool::acquire(int device, Lane **out) noexcept {
     auto *lane = new (std::nothrow) Lane;
     if (lane == nullptr) return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
     lane->device = device;
-    Status status = runtime_.create_stream(true, 0, &lane->stream);
-    if (status == CUKERN_OK) lane->stream_id = runtime_.stream_id(lane->stream);
-    if (status == CUKERN_OK) status = runtime_.allocate(MemoryKind::pinned, kArenaBytes, &lane->arena);
+    Status status = OwnedStream::create(device, true, 0, &lane->stream);
+    if (status == CUKERN_OK) status = allocate(kArenaBytes, &lane->arena);
     if (status != CUKERN_OK) {
         destroy(lane);
         return status;
@@ -29,11 +28,18 @@ Status LanePool::acquire(int device, Lane **out) noexcept {
     return CUKERN_OK;
 }
 
+// Pinned memory; what is cached is given back where there is no more.
+Status LanePool::allocate(std::size_t bytes, void **out) noexcept {
+    const Status status = runtime_.allocate(MemoryKind::pinned, bytes, out);
+    if (status != CUKERN_OUT_OF_MEMORY) return status;
+    const bool had_lanes = empty();
+    return blocks_.empty() || had_lanes ? runtime_.allocate(MemoryKind::pinned, bytes, out) : status;
+}
+
 Status LanePool::prepare_slots(Lane &lane) noexcept {
     for (int i = 0; i < kSlots; ++i) {
         if (lane.events[i] == nullptr) CUKERN_TRY(runtime_.create_event(false, &lane.events[i]));
-        if (lane.slots[i] == nullptr)
-            CUKERN_TRY(runtime_.allocate(MemoryKind::pinned, kSlotBytes, &lane.slots[i]));
+        if (lane.slots[i] == nullptr) CUKERN_TRY(allocate(kSlotBytes, &lane.slots[i]));
     }
     return CUKERN_OK;
 }
@@ -53,17 +59,18 @@ void LanePool::destroy(Lane *lane) noexcept {
         if (lane->slots[i] != nullptr) runtime_.release(MemoryKind::pinned, lane->slots[i]);
     }
     if (lane->arena != nullptr) runtime_.release(MemoryKind::pinned, lane->arena);
-    if (lane->stream != nullptr) {
-        blocks_.forget_stream(lane->device, lane->stream_id);
-        runtime_.destroy_stream(lane->stream);
-    }
+    if (lane->stream != nullptr) lane->stream->release();
     delete lane;
 }
 
-void LanePool::empty() noexcept {
-    const std::lock_guard lock(mutex_);
-    for (Lane *lane : free_) destroy(lane);
-    free_.clear();
+bool LanePool::empty() noexcept {
+    std::vector<Lane *> idle;
+    {
+        const std::lock_guard lock(mutex_);
+        idle.swap(free_);
+    }
+    for (Lane *lane : idle) destroy(lane);
+    return !idle.empty();
 }
 
 }  // namespace cukern

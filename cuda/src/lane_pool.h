@@ -17,8 +17,7 @@ constexpr std::size_t kArenaBytes = std::size_t{256} << 10;  // of pinned memory
 
 struct Lane {
     int device = 0;
-    Stream stream = nullptr;
-    std::uint64_t stream_id = 0;
+    OwnedStream *stream = nullptr;
     void *slots[kSlots] = {};
     Event events[kSlots] = {};
     bool in_flight[kSlots] = {};  // an event of the slot is recorded and not yet waited for
@@ -33,9 +32,10 @@ public:
     Status acquire(int device, Lane **out) noexcept;
     Status prepare_slots(Lane &lane) noexcept;
     void release(Lane *lane) noexcept;
-    void empty() noexcept;
+    bool empty() noexcept;  // whether there was any
 
 private:
+    Status allocate(std::size_t bytes, void **out) noexcept;
     void destroy(Lane *lane) noexcept;
 
     Runtime &runtime_;

@@ -61,7 +61,7 @@ public:
         Matrix c;
         if (out.type == call_.compute && as_matrix(out, &c)) return launch(a, b, c);
         const std::int64_t bytes = count_of(out) * size_of(call_.compute);
-        CUKERN_TRY(out_block_.acquire(context_.blocks, static_cast<std::size_t>(bytes), device_, stream_.id));
+        CUKERN_TRY(out_block_.acquire(context_, static_cast<std::size_t>(bytes), stream_));
         const TensorView result = packed_like(out, call_.compute, out_block_.data());
         as_matrix(result, &c);
         CUKERN_TRY(launch(a, b, c));
@@ -90,7 +90,7 @@ private:
     Status prepare(const TensorView &view, Block &block, Matrix *matrix) noexcept {
         if (view.type == call_.compute && as_matrix(view, matrix)) return CUKERN_OK;
         const std::int64_t bytes = count_of(view) * size_of(call_.compute);
-        CUKERN_TRY(block.acquire(context_.blocks, static_cast<std::size_t>(bytes), device_, stream_.id));
+        CUKERN_TRY(block.acquire(context_, static_cast<std::size_t>(bytes), stream_));
         const TensorView packed = packed_like(view, call_.compute, block.data());
         CUKERN_TRY(copy(view, packed));
         as_matrix(packed, matrix);

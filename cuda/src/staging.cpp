@@ -84,7 +84,7 @@ Staging::~Staging() {
             std::fill_n(lane_->in_flight, kSlots, false);
         last_error() = cause;
     }
-    for (Block &block : blocks_) block = Block();
+    for (Block &block : blocks_) block.reset();
     context_->lanes.release(lane_);
 }
 
@@ -96,8 +96,7 @@ Status Staging::begin(Uses uses) noexcept {
     slot_bytes_ = g_slot_bytes.load();
     small_bytes_ = uses == Uses::once ? g_small_bytes.load() : 0;
     CUKERN_TRY(context_->lanes.acquire(stream_.device, &lane_));
-    stream_.handle = lane_->stream;
-    stream_.id = lane_->stream_id;
+    stream_ = lane_->stream->ref();
     return CUKERN_OK;
 }
 
@@ -120,7 +119,7 @@ Status Staging::place(std::int64_t bytes, void **data, bool *in_place) noexcept 
         return CUKERN_OK;
     }
     Block &block = blocks_[num_blocks_++];
-    CUKERN_TRY(block.acquire(context_->blocks, static_cast<std::size_t>(bytes), stream_.device, stream_.id));
+    CUKERN_TRY(block.acquire(*context_, static_cast<std::size_t>(bytes), stream_));
     *data = block.data();
     return CUKERN_OK;
 }

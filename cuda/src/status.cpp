@@ -44,6 +44,7 @@ const char *status_text(Status status) noexcept {
         case CUKERN_FORKED: return "the process was forked after the GPU was used";
         case CUKERN_NO_BACKEND: return "the back-end asked for is not available";
         case CUKERN_INTERNAL: return "internal error";
+        case CUKERN_CAPTURING: return "the stream is being captured";
     }
     return "unknown status";
 }

@@ -1,34 +1,39 @@
 #include "cukern/storage.h"
 
-#include <algorithm>
+#include <deque>
 #include <mutex>
 #include <new>
 #include <utility>
-#include <vector>
 
 #include "context.h"
 
 namespace cukern {
 namespace {
 
-// A handle of the caller's may be of a stream that is gone when we next need it; a stream of ours and the legacy
-// default stream are not. The per-thread default stream is another one on another thread.
-bool lasts(const StreamRef &stream) noexcept { return stream.id == 0 || stream.owner != nullptr; }
+std::atomic<std::int64_t> g_released{0};
 
 // A foreign owner whose memory is still worked on.
 struct WaitingOwner {
     Context *context;
-    int device;
-    std::vector<Event> events;
+    Events events;
     Storage::Release release;
     void *owner;
 };
 
 struct WaitingOwners {
     std::mutex mutex;
-    std::vector<WaitingOwner> list;
+    std::deque<WaitingOwner> list;
     std::atomic<std::int64_t> count{0};
     int generation = 0;
+
+    // What a child of fork has inherited is left as it is: it frees nothing.
+    void leave_inherited() noexcept {
+        if (generation == fork_generation()) return;
+        generation = fork_generation();
+        new (&list) std::deque<WaitingOwner>;  // the old one is never destroyed
+        count.store(0, std::memory_order_relaxed);
+    }
+    void counted() noexcept { count.store(static_cast<std::int64_t>(list.size()), std::memory_order_relaxed); }
 };
 WaitingOwners &waiting() noexcept {
     alignas(WaitingOwners) static unsigned char memory[sizeof(WaitingOwners)];
@@ -38,49 +43,81 @@ WaitingOwners &waiting() noexcept {
 
 Status no_memory() noexcept { return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left"); }
 
-// An event after all that a use has done, for the caller to give back; an event that was recorded at once is
-// taken.
-Status event_of(Context &context, Use &use, Event *out) noexcept {
-    if (use.event != nullptr) {
-        *out = std::exchange(use.event, nullptr);
-        return CUKERN_OK;
-    }
+// The event after all that a use has done: that of a foreign stream is there already.
+Status record_use(Context &context, Use &use) noexcept {
+    if (use.event != nullptr) return CUKERN_OK;
     const DeviceGuard guard(context.runtime, use.device);
     CUKERN_TRY(guard.status());
-    CUKERN_TRY(context.events.acquire(use.device, out));
-    const Status status = context.runtime.record(*out, use.handle);
-    if (status != CUKERN_OK) context.events.release(use.device, *out);
+    Event event = nullptr;
+    CUKERN_TRY(context.events.acquire(use.device, &event));
+    const Status status = context.runtime.record(event, use.handle);
+    if (status == CUKERN_OK)
+        use.event = event;
+    else
+        context.events.release(use.device, event);
     return status;
 }
 
-// An event after all that the device has been asked for.
-Status event_of_all(Context &context, int device, Event *out) noexcept {
-    const DeviceGuard guard(context.runtime, device);
+Status wait_for_use(Context &context, const StreamRef &stream, Use &use) noexcept {
+    CUKERN_TRY(record_use(context, use));
+    const DeviceGuard guard(context.runtime, stream.device);
     CUKERN_TRY(guard.status());
-    CUKERN_TRY(context.events.acquire(device, out));
-    const Status status = context.runtime.record_all(*out);
-    if (status != CUKERN_OK) context.events.release(device, *out);
+    return context.runtime.wait_event(stream.handle, use.event);
+}
+
+// What failed after work was given to a stream leaves nothing to wait for.
+Status settled(Context &context, const StreamRef &stream, Status status) noexcept {
+    if (status == CUKERN_OK) return status;
+    const ErrorRecord cause = last_error();
+    const DeviceGuard guard(context.runtime, stream.device);
+    context.runtime.synchronize(stream.handle);
+    last_error() = cause;
     return status;
 }
 
-void wait_for_owner(Context *context, int device, const Event *events, int count, Storage::Release release,
-                    void *owner) noexcept {
+// Releases up to `most` owners from the front of the list, which is the oldest; `all` looks behind those that
+// wait. Whether any was.
+bool release_owners(std::size_t most, bool all) noexcept {
+    WaitingOwners &w = waiting();
+    bool any = false;
+    std::size_t at = 0;
+    while (most-- > 0) {
+        WaitingOwner finished{};
+        {
+            const std::lock_guard lock(w.mutex);
+            w.leave_inherited();
+            while (all && at < w.list.size() && !w.list[at].events.done(w.list[at].context->runtime)) ++at;
+            if (at >= w.list.size() || (!all && !w.list[at].events.done(w.list[at].context->runtime))) return any;
+            finished = w.list[at];
+            w.list.erase(w.list.begin() + static_cast<std::ptrdiff_t>(at));
+            w.counted();
+        }
+        finished.events.release(finished.context->events);
+        finished.release(finished.owner);  // may run any code: no lock is held
+        any = true;
+    }
+    return any;
+}
+
+// Takes the events over. Each new owner makes the old ones go, so that they don't pile up.
+void wait_for_owner(Context *context, Events events, Storage::Release release, void *owner) noexcept {
     WaitingOwners &w = waiting();
     bool remembered = true;
     try {
         const std::lock_guard lock(w.mutex);
-        w.list.push_back({context, device, {events, events + count}, release, owner});
-        w.count.store(static_cast<std::int64_t>(w.list.size()), std::memory_order_relaxed);
+        w.leave_inherited();
+        w.list.push_back({context, events, release, owner});
+        w.counted();
     } catch (...) {
         remembered = false;
     }
-    if (remembered) return;
-    // No memory to remember it by: wait here.
-    for (int i = 0; i < count; ++i) {
-        context->runtime.synchronize_event(events[i]);
-        context->events.release(device, events[i]);
+    if (!remembered) {  // no memory to remember it by: wait here
+        for (int i = 0; i < events.count; ++i) context->runtime.synchronize_event(events.list[i].event);
+        events.release(context->events);
+        release(owner);
+        return;
     }
-    release(owner);
+    release_owners(2, false);
 }
 
 }  // namespace
@@ -105,36 +142,52 @@ Status HostWait::wait() noexcept {
     return CUKERN_OK;
 }
 
-Status Storage::allocate(MemoryKind kind, std::size_t bytes, const StreamRef &stream, Storage **out) noexcept {
-    Context *active = nullptr;
-    CUKERN_TRY(context(&active));
+Storage *Storage::make(Context *context, MemoryKind kind, std::size_t bytes, const StreamRef &stream,
+                       void *data) noexcept {
     auto *storage = new (std::nothrow) Storage;
-    if (storage == nullptr) return no_memory();
-    storage->context_ = active;
+    if (storage == nullptr) return nullptr;
+    storage->context_ = context;
     storage->generation_ = fork_generation();
     storage->kind_ = kind;
     storage->device_ = stream.device;
-    storage->home_ = stream.id;
-    if (bytes > 0) {
-        const DeviceGuard guard(active->runtime, stream.device);
-        Status status = guard.status();
-        if (status == CUKERN_OK)
-            status = active->blocks.acquire(kind, bytes, stream.device, stream.id, &storage->data_);
-        if (status != CUKERN_OK) {
-            delete storage;
-            return status;
-        }
-    }
+    storage->home_ = BlockPool::list_of(stream);
+    storage->data_ = data;
     storage->bytes_ = bytes;
     storage->home_owner_ = stream.owner;
     if (stream.owner != nullptr) stream.owner->retain();
-    // A block that was used before may still be worked on in its stream, which the host does not know.
-    if (on_host(kind) && bytes > 0) {
-        if (const Status status = storage->note(stream, true); status != CUKERN_OK) {
-            storage->release();
-            return status;
+    return storage;
+}
+
+// A recycled block may still be worked on in its stream, which others have to wait for.
+void Storage::note_recycled(const StreamRef &stream) noexcept {
+    uses_[0] = {stream.id, stream.handle, stream.owner, nullptr, stream.device, true};
+    if (stream.owner != nullptr) stream.owner->retain();
+    count_ = 1;
+}
+
+Status Storage::allocate(MemoryKind kind, std::size_t bytes, const StreamRef &stream, bool only_cached,
+                         Storage **out) noexcept {
+    *out = nullptr;
+    Context *active = nullptr;
+    CUKERN_TRY(context(&active));
+    BlockPool &blocks = active->blocks;
+    void *data = nullptr;
+    bool recycled = false;
+    if (bytes > 0) {
+        data = blocks.acquire_cached(kind, bytes, stream.device, BlockPool::list_of(stream), &recycled);
+        if (data == nullptr && only_cached) return CUKERN_OK;
+        if (data == nullptr) {
+            const DeviceGuard guard(active->runtime, stream.device);
+            CUKERN_TRY(guard.status());
+            CUKERN_TRY(blocks.acquire(kind, bytes, stream.device, BlockPool::list_of(stream), &data, &recycled));
         }
     }
+    Storage *storage = make(active, kind, bytes, stream, data);
+    if (storage == nullptr) {
+        if (data != nullptr) blocks.release(kind, data, bytes, stream.device, BlockPool::list_of(stream));
+        return no_memory();
+    }
+    if (recycled) storage->note_recycled(stream);
     *out = storage;
     return CUKERN_OK;
 }
@@ -169,82 +222,67 @@ void Storage::drop(int index) noexcept {
 
 Status Storage::order_slow(const StreamRef &stream, bool write) noexcept {
     if (generation_ != fork_generation()) return CUKERN_OK;
-    bool capturing = false;
-    CUKERN_TRY(stream_is_capturing(stream, &capturing));
-    if (capturing) return CUKERN_OK;  // a graph waits for nothing outside it: what came before is synchronised
-    Runtime &runtime = context_->runtime;
-    for (int i = count_ - 1; i >= 0; --i) {
+    bool asked = false;
+    for (int i = 0; i < count_; ++i) {
         Use &use = uses_[i];
-        if (use.id == stream.id && use.device == stream.device) continue;
-        if (!use.wrote && !write) continue;
-        const bool keeps = use.event != nullptr;
-        Event event = nullptr;
-        CUKERN_TRY(event_of(*context_, use, &event));
-        Status status = CUKERN_OK;
-        {
-            const DeviceGuard guard(runtime, stream.device);
-            status = guard.status() == CUKERN_OK ? runtime.wait_event(stream.handle, event) : guard.status();
+        const bool own = use.id == stream.id && use.device == stream.device;
+        if (own || (!use.wrote && !write) || use.awaited_by(stream)) continue;
+        if (!asked) {
+            bool capturing = false;
+            CUKERN_TRY(stream_is_capturing(stream, &capturing));
+            if (capturing) return CUKERN_OK;  // a graph waits for nothing outside it; see docs/architecture.md
+            asked = true;
         }
-        if (keeps)
-            use.event = event;
-        else
-            context_->events.release(use.device, event);
-        CUKERN_TRY(status);
-        // What follows a write follows what that write has waited for.
-        if (write) drop(i);
+        CUKERN_TRY(wait_for_use(*context_, stream, use));
+        use.waiter = stream.id;
+        use.waiter_device = stream.device;
+        use.awaited = lasts(stream);  // an id of elsewhere may be another stream's tomorrow
     }
     return CUKERN_OK;
 }
 
 Status Storage::note_slow(const StreamRef &stream, bool write) noexcept {
     if (generation_ != fork_generation()) return CUKERN_OK;
-    bool capturing = false;
-    CUKERN_TRY(stream_is_capturing(stream, &capturing));
-    if (capturing) {
-        captured_ = true;
-        return CUKERN_OK;
-    }
-    ++version_;
+    return settled(*context_, stream, note_use(stream, write));
+}
+
+Status Storage::note_use(const StreamRef &stream, bool write) noexcept {
     int at = 0;
     while (at < count_ && (uses_[at].id != stream.id || uses_[at].device != stream.device)) ++at;
-    if (at == kMostUses) {  // this stream takes over from another: it waits for it
-        Event event = nullptr;
-        Use &oldest = uses_[0];
-        CUKERN_TRY(event_of(*context_, oldest, &event));
-        Status status = CUKERN_OK;
-        {
-            const DeviceGuard guard(context_->runtime, stream.device);
-            status =
-                guard.status() == CUKERN_OK ? context_->runtime.wait_event(stream.handle, event) : guard.status();
+    if (at == count_ || !lasts(stream)) {
+        bool capturing = false;
+        CUKERN_TRY(stream_is_capturing(stream, &capturing));
+        if (capturing) {  // no work yet, and an event would be part of the graph
+            captured_ = true;
+            return CUKERN_OK;
         }
-        context_->events.release(oldest.device, event);
-        CUKERN_TRY(status);
-        write = write || oldest.wrote;
+    }
+    ++version_;
+    if (at == kMostUses) {  // this stream takes over from another: it waits for it
+        CUKERN_TRY(wait_for_use(*context_, stream, uses_[0]));
+        write = write || uses_[0].wrote;
         drop(0);
         at = count_;
     }
+    if (at == count_) {
+        uses_[at] = {stream.id, stream.handle, stream.owner, nullptr, stream.device, false};
+        if (stream.owner != nullptr) stream.owner->retain();
+        ++count_;
+    }
     Use &use = uses_[at];
-    if (!lasts(stream)) {
+    use.wrote = use.wrote || write;
+    use.awaited = false;
+    if (lasts(stream)) {  // its event, if there was one, is of earlier work
+        if (use.event != nullptr) context_->events.release(use.device, std::exchange(use.event, nullptr));
+    } else {
         const DeviceGuard guard(context_->runtime, stream.device);
         CUKERN_TRY(guard.status());
         if (use.event == nullptr) CUKERN_TRY(context_->events.acquire(stream.device, &use.event));
-        if (const Status status = context_->runtime.record(use.event, stream.handle); status != CUKERN_OK) {
-            // Without its event the work can only be waited for here.
-            context_->runtime.synchronize(stream.handle);
-            if (at == count_) context_->events.release(stream.device, std::exchange(use.event, nullptr));
-            return status;
-        }
+        CUKERN_TRY(context_->runtime.record(use.event, stream.handle));
     }
-    if (at == count_) {
-        use.id = stream.id;
-        use.handle = stream.handle;
-        use.owner = stream.owner;
-        use.device = stream.device;
-        use.wrote = false;
-        if (use.owner != nullptr) use.owner->retain();
-        ++count_;
-    }
-    use.wrote = use.wrote || write;
+    // What follows a write follows what that write has waited for.
+    for (int i = count_ - 1; write && i >= 0; --i)
+        if (uses_[i].id != stream.id || uses_[i].device != stream.device) drop(i);
     return CUKERN_OK;
 }
 
@@ -271,112 +309,67 @@ void Storage::release() noexcept {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
 }
 
-void Storage::destroy() noexcept {
-    const ErrorRecord kept = last_error();   // a destructor must not replace what a caller is about to report
-    if (generation_ != fork_generation()) {  // inherited by a child of fork, which frees nothing
-        if (home_owner_ != nullptr) home_owner_->release();
-        for (int i = 0; i < count_; ++i)
-            if (uses_[i].owner != nullptr) uses_[i].owner->release();
-        delete this;
-        return;
+// The events that must pass before the memory is anybody else's. A block's own stream needs none: its next user
+// comes after what is there now. Where no event can be had, the host waits here.
+void Storage::take_events(Events *events) noexcept {
+    for (int i = 0; i < count_; ++i) {
+        Use &use = uses_[i];
+        if (release_ == nullptr && lasts({nullptr, use.id, use.owner, use.device}) && use.id == home_ &&
+            use.device == device_)
+            continue;
+        if (record_use(*context_, use) == CUKERN_OK) {
+            events->add(std::exchange(use.event, nullptr), use.device);
+            continue;
+        }
+        const DeviceGuard guard(context_->runtime, use.device);
+        context_->runtime.synchronize_device();
     }
-    // The events that must pass before the memory is anybody else's. A block's own stream needs none: its next
-    // user comes after what is there now.
-    Event events[kMostUses + 1];
-    int num_events = 0;
-    bool known = true;
-    if (lent_) {
-        known = event_of_all(*context_, device_, &events[0]) == CUKERN_OK;
-        num_events = known ? 1 : 0;
-    } else {
-        for (int i = 0; i < count_ && known; ++i) {
-            Use &use = uses_[i];
-            if (release_ == nullptr && use.id == home_ && use.device == device_) continue;
-            if (use.device != device_) {  // the pools of events are by device; this is rare
-                known = false;
-                continue;
-            }
-            known = event_of(*context_, use, &events[num_events]) == CUKERN_OK;
-            if (known) ++num_events;
+}
+
+std::int64_t Storage::released() noexcept { return g_released.load(std::memory_order_relaxed); }
+
+void Storage::destroy() noexcept {
+    g_released.fetch_add(1, std::memory_order_relaxed);
+    if (generation_ == fork_generation() && !captured_) {  // a child of fork frees nothing that it inherited
+        Events events;
+        if (count_ > 0) {
+            const ErrorRecord kept = last_error();  // a destructor must not replace what a caller will report
+            take_events(&events);
+            last_error() = kept;
+        }
+        if (release_ != nullptr) {
+            if (events.count == 0)
+                release_(owner_);
+            else
+                wait_for_owner(context_, events, release_, owner_);
+        } else if (data_ != nullptr) {
+            context_->blocks.release(kind_, data_, bytes_, device_, home_, events, lent_);
         }
     }
-    if (!known && !captured_) {  // no event could be had: the driver's own release waits for the device
-        const DeviceGuard guard(context_->runtime, device_);
-        if (release_ != nullptr || kind_ == MemoryKind::pinned) context_->runtime.synchronize_device();
-    }
-    if (!known)
-        for (; num_events > 0; --num_events) context_->events.release(device_, events[num_events - 1]);
-    while (count_ > 0) drop(count_ - 1);
-    if (release_ != nullptr) {
-        if (num_events == 0)
-            release_(owner_);
-        else
-            wait_for_owner(context_, device_, events, num_events, release_, owner_);
-    } else if (data_ != nullptr) {
-        const DeviceGuard guard(context_->runtime, device_);
-        BlockPool &blocks = context_->blocks;
-        if (captured_ || !known)
-            blocks.retire(kind_, data_, bytes_, device_);
-        else if (num_events > 0)
-            blocks.release_after(kind_, data_, bytes_, device_, home_, events, num_events);
-        else
-            blocks.release(kind_, data_, bytes_, device_, home_);
-        if (captured_ || !known)
-            for (int i = 0; i < num_events; ++i) context_->events.release(device_, events[i]);
+    for (int i = 0; i < count_; ++i) {
+        if (uses_[i].event != nullptr && generation_ == fork_generation())
+            context_->events.release(uses_[i].device, uses_[i].event);
+        if (uses_[i].owner != nullptr) uses_[i].owner->release();
     }
     if (home_owner_ != nullptr) home_owner_->release();
-    last_error() = kept;
     delete this;
 }
 
 Status release_after(const StreamRef &stream, Storage::Release release, void *owner) noexcept {
     Context *active = nullptr;
     CUKERN_TRY(context(&active));
-    const DeviceGuard guard(active->runtime, stream.device);
-    CUKERN_TRY(guard.status());
-    Event event = nullptr;
-    CUKERN_TRY(active->events.acquire(stream.device, &event));
-    if (const Status status = active->runtime.record(event, stream.handle); status != CUKERN_OK) {
-        active->events.release(stream.device, event);
-        return status;
-    }
-    wait_for_owner(active, stream.device, &event, 1, release, owner);
+    Use use{stream.id, stream.handle, nullptr, nullptr, stream.device, false};
+    CUKERN_TRY(settled(*active, stream, record_use(*active, use)));
+    Events events;
+    events.add(use.event, use.device);
+    wait_for_owner(active, events, release, owner);
     return CUKERN_OK;
 }
 
 void release_finished() noexcept {
-    WaitingOwners &w = waiting();
-    if (w.count.load(std::memory_order_relaxed) == 0) return;
-    std::vector<WaitingOwner> finished;
-    {
-        const std::lock_guard lock(w.mutex);
-        if (w.generation != fork_generation()) {  // inherited by a child of fork, which frees nothing
-            w.generation = fork_generation();
-            alignas(std::vector<WaitingOwner>) static unsigned char inherited[sizeof(std::vector<WaitingOwner>)];
-            new (inherited) std::vector<WaitingOwner>(std::move(w.list));  // never destroyed
-            w.list = {};
-        }
-        try {
-            finished.reserve(w.list.size());
-        } catch (...) {
-            return;
-        }
-        for (std::size_t i = w.list.size(); i-- > 0;) {
-            WaitingOwner &entry = w.list[i];
-            bool done = true;
-            for (Event event : entry.events)
-                if (done && entry.context->runtime.event_done(event, &done) != CUKERN_OK) done = false;
-            if (!done) continue;
-            finished.push_back(std::move(entry));
-            if (i + 1 != w.list.size()) entry = std::move(w.list.back());
-            w.list.pop_back();
-        }
-        w.count.store(static_cast<std::int64_t>(w.list.size()), std::memory_order_relaxed);
-    }
-    for (const WaitingOwner &entry : finished) {
-        for (Event event : entry.events) entry.context->events.release(entry.device, event);
-        entry.release(entry.owner);  // may run any code: no lock is held
-    }
+    if (waiting().count.load(std::memory_order_relaxed) == 0) return;
+    // An owner that goes may be what another one waited for.
+    while (release_owners(~std::size_t{0}, true)) {}
 }
 
 std::int64_t waiting_owners() noexcept { return waiting().count.load(std::memory_order_relaxed); }

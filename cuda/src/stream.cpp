@@ -58,7 +58,7 @@ void OwnedStream::release() noexcept {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     if (generation_ == fork_generation()) {
         const DeviceGuard guard(context_->runtime, device_);
-        context_->blocks.forget_stream(device_, id_);
+        context_->blocks.forget_stream({handle_, id_, this, device_});
         context_->runtime.destroy_stream(handle_);
     }
     delete this;

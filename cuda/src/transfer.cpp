@@ -61,7 +61,7 @@ public:
           stream_(stream) {}
 
     Status run() noexcept {
-        if (!source_.immediate && !from_.reachable && !to_.reachable) {
+        if (!to_.reachable && (source_.immediate || !from_.reachable)) {
             host::run_elementwise(plan_copy(source_, destination_));
             return CUKERN_OK;
         }
@@ -69,8 +69,10 @@ public:
         CUKERN_TRY(guard.status());
         if (source_.immediate) return launch(source_, destination_, stream_.handle);
         if (from_.reachable && to_.reachable) {
-            const bool apart =
-                from_.kind == MemoryKind::device && to_.kind == MemoryKind::device && from_.device != to_.device;
+            // A kernel of the stream's device reaches no device memory of another.
+            if (to_.kind == MemoryKind::device && to_.device != stream_.device)
+                return fail(CUKERN_INTERNAL, "a copy runs on the device that it writes to");
+            const bool apart = from_.kind == MemoryKind::device && from_.device != stream_.device;
             return apart ? across_devices() : on_device();
         }
         return to_.reachable ? upload() : download();
@@ -98,6 +100,16 @@ private:
 
     // Kernels reach the memory of their own device alone: what is not dense is packed there, copied, and unpacked.
     Status across_devices() noexcept {
+        const Status status = enqueue_across_devices();
+        if (status != CUKERN_OK) {  // the temporaries must not be used again under what is in flight
+            const ErrorRecord cause = last_error();
+            runtime_.synchronize(stream_.handle);
+            last_error() = cause;
+        }
+        return status;
+    }
+
+    Status enqueue_across_devices() noexcept {
         const void *from = nullptr;
         const void *to = nullptr;
         if (same_dense_layout(source_, destination_, &from, &to))
@@ -105,18 +117,18 @@ private:
         const std::int64_t size = count_of(source_) * size_of(source_.type);
         const StreamRef beside{nullptr, 0, nullptr, from_.device};
         CUKERN_TRY(stream_wait_stream(beside, stream_));
-        Block packed;
+        Block &packed = blocks_[0];
         TensorView there;
         {
             const DeviceGuard guard(runtime_, from_.device);
             CUKERN_TRY(guard.status());
-            CUKERN_TRY(packed.acquire(context_.blocks, static_cast<std::size_t>(size), from_.device, 0));
+            CUKERN_TRY(packed.acquire(context_, static_cast<std::size_t>(size), beside));
             there = packed_like(source_, source_.type, packed.data());
             CUKERN_TRY(launch(source_, there, nullptr));
         }
         CUKERN_TRY(stream_wait_stream(stream_, beside));
-        Block arrived;
-        CUKERN_TRY(arrived.acquire(context_.blocks, static_cast<std::size_t>(size), stream_.device, stream_.id));
+        Block &arrived = blocks_[1];
+        CUKERN_TRY(arrived.acquire(context_, static_cast<std::size_t>(size), stream_));
         CUKERN_TRY(runtime_.copy(arrived.data(), there.data, static_cast<std::size_t>(size), CopyKind::on_device,
                                  stream_.handle));
         CUKERN_TRY(launch(packed_like(source_, source_.type, arrived.data()), destination_, stream_.handle));
@@ -170,6 +182,7 @@ private:
     const TensorView &destination_;
     const Location &to_;
     const StreamRef &stream_;
+    Block blocks_[2];
 };
 
 }  // namespace

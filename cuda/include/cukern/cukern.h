@@ -37,7 +37,8 @@ typedef enum cukern_status {
     CUKERN_LIBRARY_NOT_FOUND = 6, /* cuBLAS could not be opened */
     CUKERN_FORKED = 7,            /* the process was forked after the GPU was used */
     CUKERN_NO_BACKEND = 8,        /* CUKERN_BACKEND asks for what is not there */
-    CUKERN_INTERNAL = 9           /* a defect of cukern */
+    CUKERN_INTERNAL = 9,          /* a defect of cukern */
+    CUKERN_CAPTURING = 10         /* the stream is being captured, and the call needs what a graph cannot hold */
 } cukern_status;
 
 /* The calling thread's last failure; valid until its next failure. */

@@ -19,6 +19,8 @@
 
 namespace cukern {
 
+struct Events;
+
 // A stream's work on some memory.
 struct Use {
     std::uint64_t id = 0;
@@ -27,6 +29,13 @@ struct Use {
     Event event = nullptr;         // recorded after the last work; null: asked of the stream when needed
     int device = 0;
     bool wrote = false;
+    bool awaited = false;      // by the stream below, since the last work
+    std::uint64_t waiter = 0;  // id
+    int waiter_device = 0;
+
+    bool awaited_by(const StreamRef &stream) const noexcept {
+        return awaited && waiter == stream.id && waiter_device == stream.device;
+    }
 };
 
 // What the host has to wait for, kept apart from the storage so that the wait needs no lock.
@@ -51,14 +60,19 @@ private:
 
 class Storage {
 public:
-    // Memory from the pool, for use on `stream` first. A size of 0 takes none.
-    static Status allocate(MemoryKind kind, std::size_t bytes, const StreamRef &stream, Storage **out) noexcept;
+    // Memory from the pool, for use on `stream` first. A size of 0 takes none. With `only_cached` it takes no
+    // memory from the driver, which may block: *out is null where the pool has none.
+    static Status allocate(MemoryKind kind, std::size_t bytes, const StreamRef &stream, bool only_cached,
+                           Storage **out) noexcept;
 
     // Memory of another owner, whose `release` is called once, when no work that was noted is pending any more:
     // at once, or by release_finished().
     using Release = void (*)(void *owner) noexcept;
     static Status adopt(MemoryKind kind, void *data, std::size_t bytes, int device, Release release, void *owner,
                         Storage **out) noexcept;
+
+    // How many have been destroyed in this process.
+    static std::int64_t released() noexcept;
 
     Storage(const Storage &) = delete;
     Storage &operator=(const Storage &) = delete;
@@ -97,9 +111,6 @@ public:
 
     // The memory is lent to a library that may use it on any stream until the storage is released.
     void note_lent() noexcept { lent_ = true; }
-    // A stream that is being captured has the memory's address in its graph: the block is not used again.
-    void note_captured() noexcept { captured_ = true; }
-
     // Buffers through which the host sees the memory right now.
     int exports() const noexcept { return exports_; }
     void add_export() noexcept { ++exports_; }
@@ -109,7 +120,12 @@ private:
     Storage() noexcept = default;
     ~Storage() = default;
     Status order_slow(const StreamRef &stream, bool write) noexcept;
+    static Storage *make(Context *context, MemoryKind kind, std::size_t bytes, const StreamRef &stream,
+                         void *data) noexcept;
+    void note_recycled(const StreamRef &stream) noexcept;
     Status note_slow(const StreamRef &stream, bool write) noexcept;
+    Status note_use(const StreamRef &stream, bool write) noexcept;
+    void take_events(Events *events) noexcept;
     void drop(int index) noexcept;
     void destroy() noexcept;
 
@@ -122,7 +138,7 @@ private:
     MemoryKind kind_ = MemoryKind::device;
     int device_ = 0;
     bool lent_ = false;
-    bool captured_ = false;
+    bool captured_ = false;  // its address is in a graph: it is never used again
     int exports_ = 0;
     std::uint64_t home_ = 0;             // the stream whose free list the block returns to
     OwnedStream *home_owner_ = nullptr;  // retained

@@ -20,6 +20,8 @@ constexpr std::uintptr_t kLegacyHandle = 1;
 constexpr std::uintptr_t kPerThreadHandle = 2;
 inline bool is_legacy(Stream stream) noexcept { return reinterpret_cast<std::uintptr_t>(stream) <= kLegacyHandle; }
 
+struct StreamRef;
+
 // A stream of our own: it lives while a Python object, an array's memory or a use of one refers to it.
 class OwnedStream {
 public:
@@ -33,6 +35,7 @@ public:
     Stream handle() const noexcept { return handle_; }
     int device() const noexcept { return device_; }
     std::uint64_t id() const noexcept { return id_; }
+    StreamRef ref() noexcept;
 
 private:
     OwnedStream() noexcept = default;
@@ -46,14 +49,21 @@ private:
     int generation_ = 0;
 };
 
-// A stream as a call uses it. `id` tells streams apart: a handle is used again after its stream is gone, and the
-// per-thread default stream is one handle for many. It is 0 for the legacy default stream.
+// A stream as a call uses it. `id` tells live streams apart, of which the per-thread default stream is one handle
+// for many. It is 0 for the legacy default stream. A handle from elsewhere may be that of another stream tomorrow,
+// so that nothing is kept by its id: see Storage and BlockPool.
 struct StreamRef {
     Stream handle = nullptr;
     std::uint64_t id = 0;
     OwnedStream *owner = nullptr;  // borrowed; null for a default stream and for a handle from elsewhere
     int device = 0;
 };
+
+inline StreamRef OwnedStream::ref() noexcept { return {handle_, id_, this, device_}; }
+
+// Whether a stream can still be asked for an event later: a handle from elsewhere may be gone by then, and the
+// per-thread default stream is another one on another thread.
+inline bool lasts(const StreamRef &stream) noexcept { return stream.id == 0 || stream.owner != nullptr; }
 
 // The reference to a handle from elsewhere; `handle` must be of a live stream of `device`.
 Status stream_ref(Stream handle, int device, StreamRef *out) noexcept;

@@ -41,15 +41,18 @@ struct Library {
 
 // Hopper's kernels ask for 32 MiB; cuBLAS's own default is the same.
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
+constexpr std::size_t kMostHandles = 16;  // the least recently used one makes room
 
 // What is kept for a stream.
 struct StreamHandle {
     Handle handle = nullptr;
     void *workspace = nullptr;
+    std::uint64_t last_use = 0;
 };
 
 struct State {
     std::mutex mutex;
+    std::uint64_t uses = 0;
     Library library{};
     std::atomic<bool> open{false};
     CublasInfo info;
@@ -131,6 +134,22 @@ void destroy(Runtime &runtime, const Library &library, StreamHandle &own) noexce
     own = {};
 }
 
+// Live streams are told apart by their handles, but for the per-thread default stream: one handle for many.
+std::uint64_t key_of(Runtime &runtime, Stream stream) noexcept {
+    if (is_legacy(stream)) return 0;
+    const auto handle = reinterpret_cast<std::uintptr_t>(stream);
+    return handle == kPerThreadHandle ? runtime.stream_id(stream) : handle;
+}
+
+// A stream of the caller's may be long gone. The driver's release of the workspace waits for work in it.
+void drop_oldest(Runtime &runtime, State &s) noexcept {
+    auto oldest = s.handles.begin();
+    for (auto entry = s.handles.begin(); entry != s.handles.end(); ++entry)
+        if (entry->second.last_use < oldest->second.last_use) oldest = entry;
+    destroy(runtime, s.library, oldest->second);
+    s.handles.erase(oldest);
+}
+
 Status prepare(Runtime &runtime, const Library &library, Stream stream, StreamHandle *own) noexcept {
     if (const CublasStatus status = library.create(&own->handle); status != kSuccess)
         return cublas_failed(library, status, "cublasCreate");
@@ -197,11 +216,24 @@ Status cuda::cublas_gemm(Runtime &runtime, const MatmulLaunch &launch, int devic
     // The handle's workspace belongs to its stream; cuBLAS itself allows one call at a time on a handle.
     const std::lock_guard lock(s.mutex);
     StreamHandle *own = nullptr;
-    try {
-        own = &s.handles[{device, runtime.stream_id(stream)}];
-    } catch (...) {
-        return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
+    const std::pair key{device, key_of(runtime, stream)};
+    if (const auto found = s.handles.find(key); found != s.handles.end()) own = &found->second;
+    if (own == nullptr) {
+        bool capturing = false;
+        if (key.second != 0) CUKERN_TRY(runtime.is_capturing(stream, &capturing));
+        if (capturing)
+            return fail(
+                CUKERN_CAPTURING,
+                "the stream is being captured, and its first product by cuBLAS needs a workspace; compute one "
+                "product on this stream before the capture");
+        while (s.handles.size() >= kMostHandles) drop_oldest(runtime, s);
+        try {
+            own = &s.handles[key];
+        } catch (...) {
+            return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
+        }
     }
+    own->last_use = ++s.uses;
     if (own->handle == nullptr) {
         if (const Status status = prepare(runtime, s.library, stream, own); status != CUKERN_OK) {
             destroy(runtime, s.library, *own);
@@ -218,7 +250,7 @@ Status cuda::cublas_gemm(Runtime &runtime, const MatmulLaunch &launch, int devic
 void cuda::cublas_forget(Runtime &runtime, Stream stream) noexcept {
     State &s = state();
     if (!s.open.load(std::memory_order_acquire)) return;
-    const std::uint64_t id = runtime.stream_id(stream);
+    const std::uint64_t id = key_of(runtime, stream);
     const std::lock_guard lock(s.mutex);
     for (auto entry = s.handles.begin(); entry != s.handles.end();) {
         if (entry->first.second != id) {
