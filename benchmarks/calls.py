@@ -17,7 +17,7 @@ from harness import Comparison, compare
 import cukern
 
 N = 1024
-REPEAT = 400
+REPEAT = 2000
 
 BARE = """
 #include <cuda_runtime.h>
@@ -49,73 +49,71 @@ def bare_launches() -> Callable[[int], None]:
     return run
 
 
-def seconds_per_launch(run: Callable[[int], None]) -> Callable[[Any, int], float]:
-    """Return a measure that times whole loops where the contestant is the bare one."""
+def loop(statement: str, **names: Any) -> Callable[[int], None]:
+    """Return a loop over a Python statement, so that no other call of Python's is timed with it."""
+    space: dict[str, Any] = {}
+    exec(f"def run(times, {', '.join(names)}):\n    for _ in range(times):\n        {statement}\n", space)
+    return lambda times: space["run"](times, **names)
 
-    def measure(call: Any, repeat: int) -> float:
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        if call is run:
-            run(repeat)
-        else:
-            for _ in range(repeat):
-                call()
-        elapsed = time.perf_counter() - begin
-        torch.cuda.synchronize()
-        return elapsed / repeat
 
-    return measure
+def seconds_per_call(run: Callable[[int], None], repeat: int) -> float:
+    """Time a loop on the host, warm."""
+    run(repeat // 4)
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    run(repeat)
+    elapsed = time.perf_counter() - begin
+    torch.cuda.synchronize()
+    return elapsed / repeat
 
 
 def run() -> list[Comparison]:
     """Run all comparisons of this file."""
     assert cukern.backend() == "cuda"
     bare = bare_launches()
-    measure = seconds_per_launch(bare)
-    a, b, out = (cukern.asarray(torch.rand(N, device="cuda")) for _ in range(3))
-    a, b, out = (cukern.copy(array) for array in (a, b, out))
     ta, tb, tout = (torch.rand(N, device="cuda") for _ in range(3))
     ca, cb, cout = (cupy.asarray(tensor) for tensor in (ta, tb, tout))
+    a, b, out = (cukern.copy(tensor) for tensor in (ta, tb, tout))
     cukern.add(ta, tb, out=tout)
     assert torch.equal(tout, ta + tb)
-    work: list[tuple[str, dict[str, Callable[..., Any]], dict[str, float]]] = [
-        (
-            "add on Array, out=",
-            {"cukern": lambda: cukern.add(a, b, out=out), "bare launch": bare},
-            {"bare launch": 1 / 1.15},
-        ),
+
+    def own(a: Any, b: Any) -> Callable[[int], None]:
+        return loop("add(a, b)", add=cukern.add, a=a, b=b)
+
+    def own_out(a: Any, b: Any, out: Any) -> Callable[[int], None]:
+        return loop("add(a, b, out=out)", add=cukern.add, a=a, b=b, out=out)
+
+    torch_sum = loop("a + b", a=ta, b=tb)
+    cupy_sum = loop("a + b", a=ca, b=cb)
+    torch_out = loop("add(a, b, out=out)", add=torch.add, a=ta, b=tb, out=tout)
+    cupy_out = loop("add(a, b, out=out)", add=cupy.add, a=ca, b=cb, out=cout)
+    work: list[tuple[str, dict[str, Callable[[int], None]], dict[str, float]]] = [
+        ("add on Array, out=", {"cukern": own_out(a, b, out), "bare launch": bare}, {"bare launch": 1 / 1.15}),
         (
             "add on torch tensors, out=",
-            {"cukern": lambda: cukern.add(ta, tb, out=tout), "torch.add": lambda: torch.add(ta, tb, out=tout)},
+            {"cukern": own_out(ta, tb, tout), "torch.add": torch_out},
             {"torch.add": 1 / 0.75},
         ),
-        (
-            "add on CuPy arrays, out=",
-            {"cukern": lambda: cukern.add(ca, cb, out=cout), "cupy.add": lambda: cupy.add(ca, cb, out=cout)},
-            {"cupy.add": 1.0},
-        ),
+        ("add on CuPy arrays, out=", {"cukern": own_out(ca, cb, cout), "cupy.add": cupy_out}, {"cupy.add": 1.0}),
         (
             "add on Array, fresh result",
-            {"cukern": lambda: cukern.add(a, b), "torch a + b": lambda: ta + tb, "cupy a + b": lambda: ca + cb},
+            {"cukern": own(a, b), "torch a + b": torch_sum, "cupy a + b": cupy_sum},
             {"torch a + b": 1 / 0.7},
         ),
-        (
-            "a + b on Array",
-            {"cukern": lambda: a + b, "torch a + b": lambda: ta + tb},
-            {},
-        ),
+        ("a + b on Array", {"cukern": loop("a + b", a=a, b=b), "torch a + b": torch_sum}, {}),
         (
             "add on torch tensors, fresh result",
-            {"cukern": lambda: cukern.add(ta, tb), "torch a + b": lambda: ta + tb},
+            {"cukern": own(ta, tb), "torch a + b": torch_sum},
             {"torch a + b": 1.0},
         ),
-        (
-            "add on CuPy arrays, fresh result",
-            {"cukern": lambda: cukern.add(ca, cb), "cupy a + b": lambda: ca + cb},
-            {},
-        ),
+        ("add on CuPy arrays, fresh result", {"cukern": own(ca, cb), "cupy a + b": cupy_sum}, {}),
     ]
+    for _, calls, _ in work:
+        for call in calls.values():
+            seconds_per_call(call, REPEAT)
     return [
-        compare(name, calls, kind="call", work=12.0 * N, unit="us", repeat=REPEAT, bounds=bounds, measure=measure)
+        compare(
+            name, calls, kind="call", work=12.0 * N, unit="us", repeat=REPEAT, bounds=bounds, measure=seconds_per_call
+        )
         for name, calls, bounds in work
     ]

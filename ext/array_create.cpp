@@ -262,6 +262,13 @@ PyRef adopt_array(const Place &place, const ForeignArray &foreign, PyObject *kee
     const ModuleState &state = place.state;
     Location location;
     if (!locate(place, foreign.device, &location)) return {};
+    Backend backend = Backend::host;
+    active_backend(&backend);
+    if (!location.reachable && backend == Backend::cuda) {
+        PyErr_Format(PyExc_BufferError, "%s: %s is in host memory, which an Array does not share with a GPU in use",
+                     place.function, place.argument);
+        return {};
+    }
     const std::int64_t size = size_of(foreign.type);
     std::int64_t strides[kMaxDims];
     bool aligned =

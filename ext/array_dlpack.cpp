@@ -187,7 +187,7 @@ PyRef array_to_lend(const ModuleState &state, PyObject *self, const Wish &wish, 
                     const StreamRef &consumer, dlpack::Device *device, bool *is_copy) noexcept {
     Array *array = array_of(self);
     const dlpack::Device own = device_of(array);
-    const bool to_host = wish.device.type == dlpack::kCPU && own.type != dlpack::kCPU;
+    const bool to_host = wish.device.type == dlpack::kCPU && wish.device.id == 0 && own.type != dlpack::kCPU;
     const bool same = wish.device.type == own.type && wish.device.id == own.id;
     if (!same && !to_host) {
         PyErr_Format(
@@ -260,7 +260,8 @@ int exchange_allocate(dlpack::Tensor *prototype, dlpack::ManagedTensorVersioned 
         MemoryKind kind = MemoryKind::device;
         if (prototype->device.type == dlpack::kCUDAManaged) kind = MemoryKind::managed;
         if (prototype->device.type == dlpack::kCUDAHost) kind = MemoryKind::pinned;
-        if ((prototype->device.type == dlpack::kCPU) != host)
+        const bool ours = prototype->device.type == dlpack::kCUDA || kind != MemoryKind::device;
+        if (host ? prototype->device.type != dlpack::kCPU : !ours)
             PyErr_SetString(PyExc_BufferError, "cukern does not allocate on that device");
         else
             array = new_array(*g_state, "DLPack exchange", kind, type, prototype->ndim, prototype->shape, nullptr,

@@ -505,14 +505,17 @@ bool ask_device(const Place &place, PyObject *object, dlpack::Device *device) no
         return false;
     }
     const bool is_pair = PyTuple_Check(pair.get()) != 0 && PyTuple_Size(pair.get()) == 2;
-    long numbers[2] = {-1, -1};
+    using Limits = std::numeric_limits<std::int32_t>;
+    long numbers[2] = {Limits::max() + 1L, 0};
     for (int i = 0; is_pair && i < 2; ++i) {
         const PyRef number = PyRef::steal(PyNumber_Index(PyTuple_GetItem(pair.get(), i)));
-        if (number) numbers[i] = PyLong_AsLong(number.get());
-        if (PyErr_Occurred() != nullptr) PyErr_Clear();
+        numbers[i] = number ? PyLong_AsLong(number.get()) : Limits::max() + 1L;
+        if (PyErr_Occurred() == nullptr) continue;
+        PyErr_Clear();
+        numbers[i] = Limits::max() + 1L;
     }
     for (const long number : numbers) {
-        if (number >= 0 && number <= std::numeric_limits<std::int32_t>::max()) continue;
+        if (number >= Limits::min() && number <= Limits::max()) continue;
         PyErr_Format(PyExc_TypeError, "%s: %s says that its device is %R; expected (type, id)", place.function,
                      place.argument, pair.get());
         return false;

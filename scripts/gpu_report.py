@@ -27,6 +27,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ LIMIT = 480  # seconds a part
 TOOLS = ["memcheck", "racecheck", "synccheck", "initcheck"]
 PARTS = ["suite", *TOOLS, "bench"]
 BENCHMARKS = ["device", "host", "calls"]
+ALONE = {"test_c_abi", "test_leaks", "test_memory", "test_memory_limits", "test_package", "test_report"}
 
 # For the tools that follow every access to memory: at least one test a kernel template.
 KERNEL_TESTS = [
@@ -86,14 +89,12 @@ def run(command: list[str], env: dict[str, str], limit: float = LIMIT) -> tuple[
 
 
 def counts(text: str) -> dict[str, int]:
-    """Return the numbers of pytest's last line."""
+    """Return the numbers of pytest's last lines, added up over its runs."""
     found = dict.fromkeys(("passed", "failed", "skipped", "error", "deselected"), 0)
-    for line in reversed(text.splitlines()):
-        if re.search(r"\d+ (passed|failed|error)", line):
-            for number, kind in re.findall(r"(\d+) (\w+?)s?\b", line):
-                if kind in found:
-                    found[kind] = int(number)
-            break
+    for line in text.splitlines():
+        if re.search(r"\d+ (passed|failed|errors?|skipped|deselected)\b.* in [\d.]+s", line):
+            for number, kind in re.findall(r"(\d+) (passed|failed|error|skipped|deselected)", line):
+                found[kind] += int(number)
     return found
 
 
@@ -133,8 +134,25 @@ def nvidia_driver() -> str:
         return "unknown"
 
 
+def shards() -> tuple[list[str], list[str]]:
+    """Return the files of tests that run side by side, and those that look at all of the GPU's memory."""
+    files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("test_*.py"))
+    alone = [file for file in files if Path(file).stem in ALONE]
+    return [file for file in files if file not in alone], alone
+
+
+def run_files(command: Callable[[str], tuple[int, str]]) -> tuple[int, str]:
+    """Run a command for each file of tests; return the worst status and all that they printed."""
+    together, alone = shards()
+    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
+        results = list(pool.map(command, together))
+    results += [command(file) for file in alone]
+    nothing = 5  # pytest's status for a file of which no test is chosen
+    return max(status for status, _ in results if status != nothing), "\n".join(text for _, text in results)
+
+
 def run_suite() -> dict[str, Any]:
-    status, text = run(pytest("tests"), environment())
+    status, text = run_files(lambda file: run(pytest(file), environment()))
     skips = re.findall(r"^SKIPPED (\[\d+\] .*)$", text, re.MULTILINE)
     return {"status": status, "counts": counts(text), "failures": failures(text), "skips": skips}
 
@@ -178,9 +196,21 @@ def run_sanitizer(tool: str) -> dict[str, Any]:
     planted = sanitize(tool, [sys.executable, "scripts/planted_defects.py", tool])
     whole = tool == "memcheck"
     left_out = "not provokes_cuda_error and not build"
-    chosen = ["tests", "-m", left_out] if whole else [f"tests/{test}" for test in KERNEL_TESTS] + ["-k", "cuda"]
-    result = sanitize(tool, pytest(*chosen))
-    text = result.pop("text")
+    if whole:
+        results: list[dict[str, Any]] = []
+
+        def check(file: str) -> tuple[int, str]:
+            results.append(sanitize(tool, pytest(file, "-m", f"gpu and {left_out}")))
+            return results[-1]["status"], results[-1].pop("text")
+
+        status, text = run_files(check)
+        result: dict[str, Any] = {"status": status}
+        for key in ("findings", "findings_elsewhere", "reported_errors", "summaries"):
+            parts = [part[key] for part in results]
+            result[key] = sum(parts) if isinstance(parts[0], int) else [line for part in parts for line in part]
+    else:
+        result = sanitize(tool, pytest(*[f"tests/{test}" for test in KERNEL_TESTS], "-k", "cuda"))
+        text = result.pop("text")
     result |= {
         "counts": counts(text),
         "failures": failures(text),

@@ -128,6 +128,11 @@ HostWait::~HostWait() {
 }
 
 Status HostWait::wait() noexcept {
+    if (device_ >= 0) {
+        const DeviceGuard guard(context_->runtime, device_);
+        CUKERN_TRY(guard.status());
+        CUKERN_TRY(context_->runtime.synchronize_device());
+    }
     for (int i = 0; i < count_; ++i) {
         CUKERN_TRY(context_->runtime.ready());
         const Use &use = uses_[i];
@@ -287,8 +292,9 @@ Status Storage::note_use(const StreamRef &stream, bool write) noexcept {
 }
 
 Status Storage::pending(bool write, HostWait *wait) noexcept {
-    if (generation_ != fork_generation()) return CUKERN_OK;
+    if (generation_ != fork_generation()) return context_->runtime.ready();  // a child may not have the memory
     wait->context_ = context_;
+    wait->device_ = lent_ && on_host(kind_) ? device_ : -1;  // who borrows it tells of no stream
     wait->version_ = version_;
     for (int i = 0; i < count_; ++i) {
         if (!uses_[i].wrote && !write) continue;

@@ -45,7 +45,7 @@ public:
     HostWait(const HostWait &) = delete;
     HostWait &operator=(const HostWait &) = delete;
     ~HostWait();
-    bool empty() const noexcept { return count_ == 0; }
+    bool empty() const noexcept { return count_ == 0 && device_ < 0; }
     // May take long: call it without the GIL.
     Status wait() noexcept;
 
@@ -54,6 +54,7 @@ private:
     static constexpr int kMost = 4;
     Use uses_[kMost];
     int count_ = 0;
+    int device_ = -1;  // all of it
     Context *context_ = nullptr;
     std::uint32_t version_ = 0;
 };

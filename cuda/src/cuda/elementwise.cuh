@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "cuda/kernels.h"
+#include "cuda/launch_kernel.h"
 #include "functors.cuh"
 
 namespace cukern::cuda {
@@ -141,8 +142,8 @@ cudaError_t launch_contiguous(const ElementwiseLaunch &launch, cudaStream_t stre
         p.values[j] = launch.immediate[j + 1] ? value_of<T>(launch, j + 1) : T{};
     }
     const std::int64_t vectors = p.n / Vector<T>::kSize;
-    contiguous_kernel<op, T, kInputs><<<blocks_for(vectors + p.n % Vector<T>::kSize), kThreads, 0, stream>>>(p);
-    return cudaGetLastError();
+    return launch_kernel<contiguous_kernel<op, T, kInputs>>(blocks_for(vectors + p.n % Vector<T>::kSize), kThreads,
+                                                            stream, p);
 }
 
 template <Op op, typename T, int dims>
@@ -177,8 +178,7 @@ cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream)
         std::copy_n(launch.strides[j], launch.ndim, p.strides[j]);
         if (j > 0) p.values[j - 1] = launch.immediate[j] ? value_of<T>(launch, j) : T{};
     }
-    strided_kernel<op, T, kInputs, dims><<<blocks_for(launch.count), kThreads, 0, stream>>>(p);
-    return cudaGetLastError();
+    return launch_kernel<strided_kernel<op, T, kInputs, dims>>(blocks_for(launch.count), kThreads, stream, p);
 }
 
 template <Op op, typename T>

@@ -1,0 +1,170 @@
+"""Tensors of torch that are more than their memory, and where their memory is."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+from interchange_tools import QUIET, bring, pointer_of
+
+import cukern
+
+pytestmark = [pytest.mark.usefixtures("backend"), *QUIET]
+on_gpu = pytest.mark.parametrize("backend", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
+
+
+@pytest.fixture
+def torch() -> Any:
+    return bring("torch")
+
+
+def fake(torch: Any) -> Any:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.ones(3)
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "requires_grad": (lambda torch: torch.ones(3, requires_grad=True), r"x\.detach\(\).*torch\.no_grad\(\)"),
+    "parameter": (lambda torch: torch.nn.Parameter(torch.ones(3)), r"x\.detach\(\)"),
+    "conjugate": (lambda torch: torch.ones(3, dtype=torch.complex64).conj(), r"x\.resolve_conj\(\)"),
+    "negative": (lambda torch: torch.ones(3, dtype=torch.complex64).conj().imag, r"x\.resolve_neg\(\)"),
+    "fake": (fake, "fake"),
+    "meta": (lambda torch: torch.ones(3, device="meta"), "fake or lazy"),
+    "sparse": (lambda torch: torch.ones(3).to_sparse(), "sparse"),
+}
+
+
+@pytest.mark.parametrize("how", ["operand", "second", "out", "asarray"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_tensors(torch: Any, name: str, how: str) -> None:
+    make, advice = REFUSED[name]
+    tensor = make(torch)
+    ones = np.ones(3, np.float32)
+    calls = {
+        "operand": lambda: cukern.add(tensor, 1),
+        "second": lambda: cukern.add(ones, tensor),
+        "out": lambda: cukern.add(ones, 1, out=tensor),
+        "asarray": lambda: cukern.asarray(tensor),
+    }
+    with pytest.raises(TypeError, match=advice):
+        calls[how]()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_from_dlpack_refuses_them_too(torch: Any, name: str) -> None:
+    with pytest.raises((TypeError, BufferError, ValueError, RuntimeError)):  # most are torch's own
+        cukern.from_dlpack(REFUSED[name][0](torch))
+
+
+def test_tensors_with_gradients_where_none_are_recorded(torch: Any) -> None:
+    tensor = torch.ones(3, requires_grad=True)
+    with torch.no_grad():
+        assert cukern.add(tensor, 1).tolist() == [2, 2, 2]
+        assert cukern.add(tensor, 1, out=tensor) is tensor
+    result = cukern.add(tensor.detach(), 1)
+    assert (result.tolist(), result.requires_grad) == ([3, 3, 3], False)
+    with pytest.raises(TypeError, match="requires gradients"):
+        cukern.add(tensor, 1)
+
+
+def test_resolved_tensors_are_taken(torch: Any) -> None:
+    tensor = torch.tensor([1 + 2j, 3 - 4j])
+    assert cukern.asarray(tensor.conj().resolve_conj()).tolist() == [1 - 2j, 3 + 4j]
+    assert cukern.add(tensor.conj().imag.resolve_neg(), 1).tolist() == [-1, 5]
+    assert cukern.add(tensor.real, 1).tolist() == [2, 4]  # strided, and neither bit
+
+
+def test_subclasses_of_tensors(torch: Any) -> None:
+    kind = types.new_class("Mine", (torch.Tensor,))
+    tensor = torch.ones(3).as_subclass(kind)
+    result = cukern.add(tensor, 1)
+    assert isinstance(result, torch.Tensor)
+    assert result.tolist() == [2, 2, 2]
+    assert cukern.add(1, tensor, out=tensor) is tensor
+    assert tensor.tolist() == [2, 2, 2]
+
+
+# --- on the GPU ---
+
+
+GPU_REFUSED: dict[str, tuple[Any, str]] = {
+    "requires_grad": (lambda torch: torch.ones(3, device="cuda", requires_grad=True), r"x\.detach\(\)"),
+    "conjugate": (lambda torch: torch.ones(3, dtype=torch.complex64, device="cuda").conj(), r"x\.resolve_conj\(\)"),
+    "negative": (lambda torch: torch.ones(3, dtype=torch.complex64, device="cuda").conj().imag, r"resolve_neg\(\)"),
+    "sparse": (lambda torch: torch.ones(3, device="cuda").to_sparse(), "sparse"),
+}
+
+
+@on_gpu
+@pytest.mark.parametrize("name", GPU_REFUSED)
+def test_refused_tensors_on_the_gpu(torch: Any, name: str) -> None:
+    make, advice = GPU_REFUSED[name]
+    tensor = make(torch)
+    ones = torch.ones(3, device="cuda")
+    for call in (
+        lambda: cukern.add(tensor, 1),
+        lambda: cukern.add(ones, 1, out=tensor),
+        lambda: cukern.asarray(tensor),
+    ):
+        with pytest.raises(TypeError, match=advice):
+            call()
+    with pytest.raises((TypeError, BufferError, ValueError, RuntimeError)):
+        cukern.from_dlpack(tensor)
+
+
+@on_gpu
+def test_pinned_tensors(torch: Any) -> None:
+    tensor = torch.arange(12.0).pin_memory()
+    result = cukern.add(tensor, tensor)
+    assert isinstance(result, torch.Tensor)
+    assert result.device.type == "cpu"
+    assert result.tolist() == [2 * n for n in range(12)]  # the host may look at once
+    assert cukern.add(tensor, 1, out=tensor) is tensor
+    assert tensor.tolist() == [n + 1 for n in range(12)]
+    for own in (cukern.asarray(tensor), cukern.from_dlpack(tensor)):
+        assert own.tolist() == tensor.tolist()
+
+
+@on_gpu
+def test_operands_on_the_cpu_and_on_the_gpu_do_not_mix(torch: Any) -> None:
+    host, device = torch.ones(3), torch.ones(3, device="cuda")
+    for call in (
+        lambda: cukern.add(host, device),
+        lambda: cukern.add(device, host),
+        lambda: cukern.add(device, device, out=host),
+        lambda: cukern.add(device, np.ones(3, np.float32)),
+    ):
+        with pytest.raises(TypeError, match=r"host memory .*cukern\.asarray"):
+            call()
+    assert cukern.add(device, np.float32(1)).tolist() == [2, 2, 2]
+
+
+@on_gpu
+@pytest.mark.parametrize("memory", ["managed", "pinned"])
+def test_arrays_that_both_sides_reach_go_with_both(torch: Any, memory: str) -> None:
+    own = cukern.ones(3, "float32", memory=memory)
+    for device in ("cpu", "cuda"):
+        tensor = torch.ones(3, device=device)
+        result = cukern.add(tensor, own)
+        assert (type(result), result.device.type) == (torch.Tensor, device)
+        assert result.tolist() == [2, 2, 2]
+        assert type(cukern.add(own, tensor)) is cukern.Array
+        assert cukern.add(tensor, tensor, out=own) is own
+        assert own.tolist() == [2, 2, 2]
+        own.fill(1)
+
+
+@on_gpu
+def test_a_tensor_over_managed_memory(torch: Any) -> None:
+    own = cukern.ones((2, 3), "float32", memory="managed")
+    on_device = torch.as_tensor(own, device="cuda")  # by __cuda_array_interface__
+    assert (on_device.is_cuda, on_device.data_ptr()) == (True, pointer_of(own))
+    on_host = torch.as_tensor(np.asarray(own))
+    assert (on_host.is_cuda, on_host.data_ptr()) == (False, pointer_of(own))
+    on_device.fill_(4)
+    torch.cuda.synchronize()
+    assert on_host.tolist() == [[4] * 3] * 2
