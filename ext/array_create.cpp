@@ -265,8 +265,9 @@ PyRef adopt_array(const Place &place, const ForeignArray &foreign, PyObject *kee
     Backend backend = Backend::host;
     active_backend(&backend);
     if (!location.reachable && backend == Backend::cuda) {
-        PyErr_Format(PyExc_BufferError, "%s: %s is in host memory, which an Array does not share with a GPU in use",
-                     place.function, place.argument);
+        PyErr_Format(PyExc_BufferError,
+                     "%s: %s is in host memory, which an Array does not share with a GPU in use", place.function,
+                     place.argument);
         return {};
     }
     const std::int64_t size = size_of(foreign.type);
@@ -359,7 +360,8 @@ PyRef shared(const ModuleState &state, const char *function, PyObject *object, c
     ForeignArray foreign;
     StreamRef consumer;
     if (record.protocol == Protocol::cuda) {
-        if (!read_foreign(place, record, object, consumer, false, &foreign)) return {};
+        Reading reading{consumer, nullptr, {}, {}};
+        if (!read_foreign(place, record, object, reading, false, &foreign)) return {};
         return adopt_array(place, foreign, object, object);
     }
     if (!stream_for_new(state, function, nullptr, options.stream, &consumer)) return {};
@@ -447,30 +449,39 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keyword
     StreamRef consumer;
     if (!stream_for_new(state, "from_dlpack", nullptr, options.stream, &consumer)) return nullptr;
     PyRef capsule = PyRef::borrow(object);
-    bool on_device = false;
-    if (PyCapsule_CheckExact(object) == 0) {
+    const bool is_capsule = PyCapsule_CheckExact(object) != 0;
+    TypeRecord record;
+    if (!is_capsule) {
+        const TypeRecord *known = record_of(const_cast<ModuleState &>(state), object);
+        if (known == nullptr) return nullptr;
+        record = *known;
         dlpack::Device where{};
         if (!ask_device(place, object, &where)) return nullptr;
-        on_device = where.type != dlpack::kCPU;
-        if (on_device) {
+        if (where.type != dlpack::kCPU) {
             Location location;
             if (!locate(place, where, &location)) return nullptr;
             if (consumer.device != location.device) {
                 consumer = {};
                 consumer.device = location.device;
             }
+            // Its library's own stream needs no order, which a capture could not hold either.
+            void *handle = nullptr;
+            StreamRef active;
+            if (record.api != nullptr && !given(options.stream) && !active_stream(&active) &&
+                record.api->current_stream(where.type, where.id, &handle) == 0) {
+                if (const Status status = stream_ref(handle, where.id, &consumer); status != CUKERN_OK) {
+                    raise_status(state, "from_dlpack", status);
+                    return nullptr;
+                }
+            }
         }
-        capsule = call_dlpack(state, object, on_device ? &consumer : nullptr, copy, nullptr);
+        capsule = call_dlpack(state, object, takes_stream(where) ? &consumer : nullptr, copy, nullptr);
         if (!capsule) return nullptr;
     }
     ForeignArray foreign;
     if (!read_capsule(place, capsule.get(), &foreign)) return nullptr;
-    const bool is_capsule = PyCapsule_CheckExact(object) != 0;
-    if (!is_capsule) {
-        const TypeRecord *record = record_of(const_cast<ModuleState &>(state), object);
-        if (record == nullptr) return nullptr;
-        foreign.read_only = foreign.read_only || (record->is_jax && !foreign.is_copy);
-    }
+    foreign.read_only = foreign.read_only || (record.is_jax && !foreign.is_copy);
+    if (!is_capsule && !foreign.is_copy && !check_foreign(place, record, object, foreign)) return nullptr;
     Location location;
     if (!locate(place, foreign.device, &location)) return nullptr;
     if (location.reachable) {

@@ -180,6 +180,7 @@ struct Wish {
     dlpack::Device device;
     bool always = false;  // copy=True
     bool never = false;   // copy=False
+    bool no_stream = false;
 };
 
 // The array to lend: itself, or a copy where it has to be one.
@@ -215,7 +216,9 @@ PyRef array_to_lend(const ModuleState &state, PyObject *self, const Wish &wish, 
         if (!copy_into(state, "__dlpack__", source, destination, stream)) return {};
     }
     Storage *storage = array_of(lent.get())->storage;
-    if (to_host || own.type == dlpack::kCPU)
+    // Who names no stream may be the host, which looks at once.
+    const bool host_looks = wish.no_stream && on_host(array_of(lent.get())->kind());
+    if (to_host || own.type == dlpack::kCPU || host_looks)
         return wait_for_host(state, "__dlpack__", storage, true) ? std::move(lent) : PyRef();
     if (!sync) return lent;
     const Status status = storage->order(consumer, true);
@@ -357,6 +360,7 @@ PyObject *array_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
     bool versioned = false;
     StreamRef consumer;
     Wish wish{device_of(array)};
+    wish.no_stream = Py_IsNone(stream) != 0;
     if (!parse_copy("__dlpack__", copy, &wish.always, &wish.never) ||
         !parse_consumer(state, stream, array->device(), &sync, &consumer) ||
         !parse_version(max_version, &versioned) || !parse_device_pair(dl_device, &wish.device))

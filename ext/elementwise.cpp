@@ -45,13 +45,13 @@ PyObject *run_elementwise(PyObject *module, Op op, PyObject *first, PyObject *ot
     const ModuleState &state = state_of(module);
     const Request request{state, function, out, given_stream};
     Backend backend;
-    StreamRef consumer;
-    if (!ensure_backend(module, function, &backend) || !consumer_of(request, &consumer)) return nullptr;
+    Reading reading;
+    if (!ensure_backend(module, function, &backend) || !consumer_of(request, &reading.consumer)) return nullptr;
 
     Operand a;
     Operand b;
     const char *const second = info(op).kind == OpKind::scalar ? "factor" : "b";
-    if (!a.read({state, function, "a"}, first, consumer) || !b.read({state, function, second}, other, consumer))
+    if (!a.read({state, function, "a"}, first, reading) || !b.read({state, function, second}, other, reading))
         return nullptr;
     if (!a.check_type(function, takes(op, a.type())) || !b.check_type(function, takes(op, b.type())))
         return nullptr;
@@ -64,7 +64,7 @@ PyObject *run_elementwise(PyObject *module, Op op, PyObject *first, PyObject *ot
     if (!broadcast(function, a, b, &shape)) return nullptr;
     Operand *const operands[] = {&a, &b};
     Result result;
-    if (!result.prepare(request, shape, type, operands, 2, Overlap::same_allowed, consumer)) return nullptr;
+    if (!result.prepare(request, shape, type, operands, 2, Overlap::same_allowed, reading)) return nullptr;
     if (!result.begin(request, operands, 2)) return nullptr;
 
     ElementwiseCall call;

@@ -59,6 +59,26 @@ bool tells_stream(const ModuleState &state, PyObject *object) noexcept {
     return number >= 3;
 }
 
+// Looks through the type and those that it comes from; a class in Python on the way may have put something else in
+// the attribute's place.
+Getter getter_of(PyObject *type, const char *name) noexcept {
+    if (!attribute_of_type(type, name)) return {};
+    const PyRef order = attribute_of_type(type, "__mro__");
+    for (Py_ssize_t i = 0; order && PyTuple_Check(order.get()) && i < PyTuple_Size(order.get()); ++i) {
+        PyObject *own = PyTuple_GetItem(order.get(), i);
+        const auto *table =
+            static_cast<PyGetSetDef *>(PyType_GetSlot(reinterpret_cast<PyTypeObject *>(own), Py_tp_getset));
+        for (; table != nullptr && table->name != nullptr; ++table)
+            if (std::strcmp(table->name, name) == 0) return {name, table->get, table->closure};
+        PyErr_Clear();
+        const PyRef space = attribute_of_type(own, "__dict__");
+        const PyRef key = PyRef::steal(PyUnicode_FromString(name));
+        if (!space || !key || PySequence_Contains(space.get(), key.get()) != 0) break;
+    }
+    PyErr_Clear();
+    return {name, nullptr, nullptr};
+}
+
 Question question_of(PyObject *object, const char *name) noexcept {
     Question question;
     question.method = attribute_of_type(reinterpret_cast<PyObject *>(Py_TYPE(object)), name).release();
@@ -79,13 +99,11 @@ void fill_record(const ModuleState &state, PyObject *object, TypeRecord &record)
         if (record.api != nullptr) record.protocol = Protocol::exchange;
     }
     if (record.api != nullptr) {
-        record.requires_grad = attribute_of_type(type, "requires_grad").release();
-        if (record.requires_grad != nullptr)
-            record.get_requires_grad =
-                reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(record.requires_grad), Py_tp_descr_get));
+        record.requires_grad = getter_of(type, "requires_grad");
+        record.base = getter_of(type, "_base");
         record.is_neg = question_of(object, "is_neg");
         record.is_conj = question_of(object, "is_conj");
-        record.is_torch = record.requires_grad != nullptr && starts_with(module.get(), "torch");
+        record.is_torch = record.requires_grad.name != nullptr && starts_with(module.get(), "torch");
         return;
     }
     const bool has_dlpack = static_cast<bool>(attribute_of_type(type, state.name_dlpack));
@@ -97,8 +115,8 @@ void fill_record(const ModuleState &state, PyObject *object, TypeRecord &record)
 }
 
 void clear_record(TypeRecord &record) noexcept {
-    const PyRef old[] = {PyRef::steal(record.type), PyRef::steal(record.requires_grad),
-                         PyRef::steal(record.is_neg.method), PyRef::steal(record.is_conj.method)};
+    const PyRef old[] = {PyRef::steal(record.type), PyRef::steal(record.is_neg.method),
+                         PyRef::steal(record.is_conj.method)};
     record = {};
 }
 
@@ -163,14 +181,33 @@ int ask(const Question &question, PyObject *object) noexcept {
     return answer ? Py_IsTrue(answer.get()) : -1;
 }
 
+PyRef value_of(const Getter &getter, PyObject *object) noexcept {
+    return PyRef::steal(getter.get != nullptr ? getter.get(object, getter.closure)
+                                              : PyObject_GetAttrString(object, getter.name));
+}
+
+// Whether memory may be that of other values, by torch's negative bit. It comes from the imaginary part of a
+// conjugate, a view whose elements lie apart: asking, which releases the GIL there, is left out for tensors that
+// are neither.
+bool may_be_negative(const TypeRecord &record, PyObject *object, const ForeignArray &array) noexcept {
+    std::int64_t dense = size_of(array.type);
+    std::int64_t count = 1;
+    for (int i = array.ndim - 1; i >= 0; --i) {
+        if (array.shape[i] != 1 && array.strides[i] != dense) return true;
+        dense *= array.shape[i];
+        count *= array.shape[i];
+    }
+    if (!record.is_torch || record.base.name == nullptr || count == 1) return true;
+    const PyRef base = value_of(record.base, object);
+    if (!base) PyErr_Clear();
+    return !base || Py_IsNone(base.get()) == 0;
+}
+
 // What torch's __dlpack__ checks, and its exchange API does not.
-bool check_torch(const Place &place, const TypeRecord &record, PyObject *object, bool is_complex) noexcept {
-    if (record.requires_grad != nullptr) {
-        const PyRef requires_grad =
-            record.get_requires_grad == nullptr
-                ? PyRef::borrow(record.requires_grad)
-                : PyRef::steal(record.get_requires_grad(record.requires_grad, object,
-                                                        reinterpret_cast<PyObject *>(Py_TYPE(object))));
+bool check_torch(const Place &place, const TypeRecord &record, PyObject *object,
+                 const ForeignArray &array) noexcept {
+    if (record.requires_grad.name != nullptr) {
+        const PyRef requires_grad = value_of(record.requires_grad, object);
         if (!requires_grad) return false;
         if (Py_IsTrue(requires_grad.get()) != 0) {
             PyObject *torch = PyDict_GetItemString(place.state.modules, "torch");
@@ -183,15 +220,24 @@ bool check_torch(const Place &place, const TypeRecord &record, PyObject *object,
                               "torch.no_grad()");
         }
     }
-    const int negative = ask(record.is_neg, object);
+    const int negative = may_be_negative(record, object, array) ? ask(record.is_neg, object) : 0;
     if (negative > 0)
         refuse(place, "has its negative bit set: its memory holds other values; pass x.resolve_neg()");
     if (negative != 0) return false;
-    const int conjugate = is_complex ? ask(record.is_conj, object) : 0;
+    const int conjugate = kind_of(array.type) == 'c' ? ask(record.is_conj, object) : 0;
     if (conjugate > 0)
         refuse(place, "has its conjugate bit set: its memory holds other values; pass x.resolve_conj()");
     return conjugate == 0;
 }
+
+}  // namespace
+
+bool check_foreign(const Place &place, const TypeRecord &record, PyObject *object,
+                   const ForeignArray &array) noexcept {
+    return record.api == nullptr || check_torch(place, record, object, array);
+}
+
+namespace {
 
 // For `out`: the managed form tells whether it may be written. torch has no read-only tensors.
 bool read_flags(const TypeRecord &record, PyObject *object, ForeignArray *array) noexcept {
@@ -228,8 +274,8 @@ bool raised(const Place &place) noexcept {
     return false;
 }
 
-bool read_by_exchange(const Place &place, const TypeRecord &record, PyObject *object, bool writes,
-                      ForeignArray *array) noexcept {
+bool read_by_exchange(const Place &place, const TypeRecord &record, PyObject *object, Reading &reading,
+                      bool writes, ForeignArray *array) noexcept {
     if (record.api->tensor_from_object != nullptr) {
         dlpack::Tensor tensor{};
         if (record.api->tensor_from_object(object, &tensor) != 0) return raised(place);
@@ -247,14 +293,23 @@ bool read_by_exchange(const Place &place, const TypeRecord &record, PyObject *ob
         array->read_only = (managed->flags & dlpack::kReadOnly) != 0;
         if (!read_tensor(place, managed->tensor, array)) return false;
     }
-    if (!check_torch(place, record, object, kind_of(array->type) == 'c')) return false;
+    if (!check_torch(place, record, object, *array)) return false;
     if (array->device.type == dlpack::kCPU) return true;
-    void *handle = nullptr;
-    if (record.api->current_stream(array->device.type, array->device.id, &handle) != 0) return raised(place);
-    const Status status = stream_ref(handle, array->device.id, &array->producer);
-    if (status != CUKERN_OK) raise_status(place.state, place.function, status);
-    array->has_producer = array->reused_in_order = status == CUKERN_OK;
-    return status == CUKERN_OK;
+    if (reading.api != record.api || reading.device.type != array->device.type ||
+        reading.device.id != array->device.id) {
+        void *handle = nullptr;
+        if (record.api->current_stream(array->device.type, array->device.id, &handle) != 0) return raised(place);
+        const Status status = stream_ref(handle, array->device.id, &reading.producer);
+        if (status != CUKERN_OK) {
+            raise_status(place.state, place.function, status);
+            return false;
+        }
+        reading.api = record.api;
+        reading.device = array->device;
+    }
+    array->producer = reading.producer;
+    array->has_producer = array->reused_in_order = true;
+    return true;
 }
 
 bool read_by_dlpack(const Place &place, PyObject *object, const StreamRef &consumer,
@@ -268,7 +323,8 @@ bool read_by_dlpack(const Place &place, PyObject *object, const StreamRef &consu
         ready = {};
         ready.device = location.device;
     }
-    const PyRef capsule = call_dlpack(place.state, object, on_device ? &ready : nullptr, Py_None, nullptr);
+    const PyRef capsule =
+        call_dlpack(place.state, object, takes_stream(where) ? &ready : nullptr, Py_None, nullptr);
     if (!capsule || !read_capsule(place, capsule.get(), array)) return false;
     array->has_producer = on_device;
     array->producer = ready;
@@ -419,7 +475,6 @@ void clear_type_records(ModuleState &state) noexcept {
 int visit_type_records(ModuleState &state, visitproc visit, void *arg) noexcept {
     for (int i = 0; state.types != nullptr && i < kMostRecords; ++i) {
         Py_VISIT(state.types[i].type);
-        Py_VISIT(state.types[i].requires_grad);
         Py_VISIT(state.types[i].is_neg.method);
         Py_VISIT(state.types[i].is_conj.method);
     }
@@ -441,13 +496,13 @@ const TypeRecord *record_of(ModuleState &state, PyObject *object) noexcept {
     return &state.types[at];
 }
 
-bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, const StreamRef &consumer,
-                  bool writes, ForeignArray *array) noexcept {
+bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, Reading &reading, bool writes,
+                  ForeignArray *array) noexcept {
     switch (record.protocol) {
-        case Protocol::exchange: return read_by_exchange(place, record, object, writes, array);
+        case Protocol::exchange: return read_by_exchange(place, record, object, reading, writes, array);
         case Protocol::cuda: return read_by_interface(place, record, object, array);
         case Protocol::dlpack:
-            if (!read_by_dlpack(place, object, consumer, array)) return false;
+            if (!read_by_dlpack(place, object, reading.consumer, array)) return false;
             array->read_only = array->read_only || record.is_jax;
             return true;
         case Protocol::other: break;

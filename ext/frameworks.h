@@ -21,14 +21,21 @@ struct Question {
     PyCFunction function = nullptr;
 };
 
+// A computed attribute: that of a type in C is read without Python's detours.
+struct Getter {
+    const char *name = nullptr;  // null: there is none
+    getter get = nullptr;        // null: by name
+    void *closure = nullptr;
+};
+
 // What is known of a type that is not one of ours or NumPy's. It is looked up once a type.
 struct TypeRecord {
     PyObject *type = nullptr;  // owned, so that no other type comes to lie at its address
     Protocol protocol = Protocol::other;
     bool is_cupy = false;
     const dlpack::ExchangeAPI *api = nullptr;
-    PyObject *requires_grad = nullptr;  // owned: torch's descriptor, or null
-    descrgetfunc get_requires_grad = nullptr;
+    Getter requires_grad;  // torch's
+    Getter base;           // of a view of torch's, the tensor that it is of
     Question is_neg;
     Question is_conj;
     bool is_torch = false;
@@ -66,9 +73,27 @@ struct ForeignArray {
     ForeignArray() noexcept {}  // NOLINT(modernize-use-equals-default): shape and strides stay uninitialised
 };
 
-// Reads an array by its type's protocol. `consumer` is the stream that a producer is asked to be ready for.
-bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, const StreamRef &consumer,
-                  bool writes, ForeignArray *array) noexcept;
+// What one call reads its arrays with.
+struct Reading {
+    StreamRef consumer;  // that a producer without a stream of its own is asked to be ready for
+    // Of the last array by the exchange API on a device: the stream that its library uses there.
+    const dlpack::ExchangeAPI *api = nullptr;
+    dlpack::Device device{};
+    StreamRef producer;
+};
+
+// Reads an array by its type's protocol.
+bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, Reading &reading, bool writes,
+                  ForeignArray *array) noexcept;
+
+// What a library checks in __dlpack__, or should, for an array that was read without it.
+bool check_foreign(const Place &place, const TypeRecord &record, PyObject *object,
+                   const ForeignArray &array) noexcept;
+
+// Whether __dlpack__ is asked with a stream: pinned memory is the host's, whose producers know of none.
+inline bool takes_stream(const dlpack::Device &device) noexcept {
+    return device.type == dlpack::kCUDA || device.type == dlpack::kCUDAManaged;
+}
 
 // Takes over a capsule of either kind, which must not have been used. The array's keeper calls its deleter.
 bool read_capsule(const Place &place, PyObject *capsule, ForeignArray *array) noexcept;

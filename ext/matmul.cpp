@@ -123,12 +123,12 @@ PyObject *run_matmul(PyObject *module, MatmulAlgorithm algorithm, PyObject *firs
     const ModuleState &state = state_of(module);
     const Request request{state, function, out, given_stream};
     Backend backend;
-    StreamRef consumer;
-    if (!ensure_backend(module, function, &backend) || !consumer_of(request, &consumer)) return nullptr;
+    Reading reading;
+    if (!ensure_backend(module, function, &backend) || !consumer_of(request, &reading.consumer)) return nullptr;
 
     Operand a;
     Operand b;
-    if (!a.read({state, function, "a"}, first, consumer) || !b.read({state, function, "b"}, second, consumer))
+    if (!a.read({state, function, "a"}, first, reading) || !b.read({state, function, "b"}, second, reading))
         return nullptr;
     if (!a.check_type(function, has_product(a.type())) || !b.check_type(function, has_product(b.type())))
         return nullptr;
@@ -144,7 +144,7 @@ PyObject *run_matmul(PyObject *module, MatmulAlgorithm algorithm, PyObject *firs
     }
     Operand *const operands[] = {&a, &b};
     Result result;
-    if (!result.prepare(request, shape, type, operands, 2, Overlap::none_allowed, consumer)) return nullptr;
+    if (!result.prepare(request, shape, type, operands, 2, Overlap::none_allowed, reading)) return nullptr;
     if (!result.begin(request, operands, 2)) return nullptr;
     if (backend == Backend::host && algorithm != MatmulAlgorithm::tiled) {
         if (!product_on_host(module, function, a, b, shape, type, result)) return nullptr;

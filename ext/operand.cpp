@@ -78,7 +78,7 @@ bool is_number(PyObject *object) noexcept {
            ((PyFloat_Check(object) || PyComplex_Check(object)) && !is_numpy_scalar(object));
 }
 
-bool Operand::read(const Place &place, PyObject *object, const StreamRef &consumer) noexcept {
+bool Operand::read(const Place &place, PyObject *object, Reading &reading) noexcept {
     object_ = object;
     access_.name = place.argument;
     if (is_array(place.state, object)) return read_own(object);
@@ -96,11 +96,11 @@ bool Operand::read(const Place &place, PyObject *object, const StreamRef &consum
         return refuse_object(place, object, "no operation takes complex numbers yet");
     if (PyList_Check(object) || PyTuple_Check(object))
         return refuse_object(place, object, "pass an array, as made by cukern.asarray() or numpy.asarray()");
-    if (!read_library(place, object, consumer, false)) return false;
+    if (!read_library(place, object, reading, false)) return false;
     return aligned_ || stand_in(place);
 }
 
-bool Operand::read_out(const Place &place, PyObject *object, const StreamRef &consumer) noexcept {
+bool Operand::read_out(const Place &place, PyObject *object, Reading &reading) noexcept {
     object_ = object;
     access_.name = place.argument;
     if (is_array(place.state, object)) {
@@ -109,20 +109,20 @@ bool Operand::read_out(const Place &place, PyObject *object, const StreamRef &co
         if (!read_array(place, as_array(object))) return false;
     } else if (is_plain(object) || is_numpy_scalar(object)) {
         return refuse_object(place, object, "expected an array or a writable object with the buffer protocol");
-    } else if (!read_library(place, object, consumer, true)) {
+    } else if (!read_library(place, object, reading, true)) {
         return false;
     }
     return make_writable(place);
 }
 
 bool Operand::read_memory(const Place &place, PyObject *object, bool writes) noexcept {
-    StreamRef consumer;
-    if (writes) return read_out(place, object, consumer);
+    Reading reading;
+    if (writes) return read_out(place, object, reading);
     object_ = object;
     access_.name = place.argument;
     if (PyLong_Check(object) || (PyFloat_Check(object) && !is_numpy_scalar(object)))
         return refuse_object(place, object, "expected an array");
-    return read(place, object, consumer);
+    return read(place, object, reading);
 }
 
 // An output that cannot be written to; a zero-dimensional one is memory, not a value.
@@ -168,7 +168,7 @@ bool Operand::read_array(const Place &place, PyArrayObject *array) noexcept {
                       reinterpret_cast<const std::int64_t *>(PyArray_STRIDES(array)), PyArray_ITEMSIZE(array));
 }
 
-bool Operand::read_library(const Place &place, PyObject *object, const StreamRef &consumer, bool writes) noexcept {
+bool Operand::read_library(const Place &place, PyObject *object, Reading &reading, bool writes) noexcept {
     auto &state = const_cast<ModuleState &>(place.state);  // the records of types are a cache
     const TypeRecord *known = record_of(state, object);
     if (known == nullptr) return false;
@@ -180,7 +180,7 @@ bool Operand::read_library(const Place &place, PyObject *object, const StreamRef
     }
     const TypeRecord record = *known;  // reading may run code that replaces the cached one
     ForeignArray array;
-    if (!read_foreign(place, record, object, consumer, writes, &array)) return false;
+    if (!read_foreign(place, record, object, reading, writes, &array)) return false;
     keeper_ = std::move(array.keeper);
     api_ = record.api;
     foreign_device_ = array.device;

@@ -34,11 +34,11 @@ public:
 
     // Accepts, in this order: Array, ndarray, Python's int and float, NumPy's scalars, other libraries' arrays,
     // objects with the buffer protocol. Raises TypeError for what is none of these, and for element types that are
-    // not ours. `consumer` is the stream that a producer without one of its own is asked to be ready for.
-    bool read(const Place &place, PyObject *object, const StreamRef &consumer) noexcept;
+    // not ours.
+    bool read(const Place &place, PyObject *object, Reading &reading) noexcept;
 
     // The same for `out`: writable arrays and buffers only, and no copy stands in for them unnoticed.
-    bool read_out(const Place &place, PyObject *object, const StreamRef &consumer) noexcept;
+    bool read_out(const Place &place, PyObject *object, Reading &reading) noexcept;
 
     // A fresh array of the library whose array `like` is, as the result of a call: nothing of it needs a check.
     bool take_fresh(const Place &place, PyObject *object, const ForeignArray &array, const Operand &like) noexcept;
@@ -81,7 +81,7 @@ private:
     bool read_array(const Place &place, PyArrayObject *array) noexcept;
     bool read_buffer(const Place &place, PyObject *object) noexcept;
     bool read_numpy_scalar(const Place &place, PyObject *object) noexcept;
-    bool read_library(const Place &place, PyObject *object, const StreamRef &consumer, bool writes) noexcept;
+    bool read_library(const Place &place, PyObject *object, Reading &reading, bool writes) noexcept;
     bool set_memory(const Place &place, void *data, int ndim, const std::int64_t *shape,
                     const std::int64_t *strides, std::int64_t item_size) noexcept;
     bool make_writable(const Place &place) noexcept;

@@ -92,7 +92,7 @@ bool consumer_of(const Request &request, StreamRef *consumer) noexcept {
 }
 
 bool Result::prepare(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
-                     int num_operands, Overlap overlap, const StreamRef &consumer) noexcept {
+                     int num_operands, Overlap overlap, Reading &reading) noexcept {
     std::int64_t bytes = 0;
     if (!checked_bytes(shape.lengths, shape.ndim, size_of(type), &bytes)) {
         const PyRef text = shape_text(shape.ndim, shape.lengths);
@@ -103,12 +103,12 @@ bool Result::prepare(const Request &request, const Shape &shape, ElementType typ
     }
     if (request.out != nullptr) {
         object_ = PyRef::borrow(request.out);
-        return operand_.read_out({request.state, request.function, "out"}, request.out, consumer) &&
+        return operand_.read_out({request.state, request.function, "out"}, request.out, reading) &&
                check_out(request.function, shape, type, operands, num_operands, overlap) &&
                decide_site(request, operands, num_operands);
     }
     return decide_site(request, operands, num_operands) &&
-           make(request, shape, type, operands, num_operands, overlap);
+           make(request, shape, type, operands, num_operands, overlap, reading);
 }
 
 namespace {
@@ -160,7 +160,8 @@ bool Result::decide_site(const Request &request, Operand *const *operands, int n
 }
 
 bool Result::make(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
-                  int num_operands, Overlap overlap) noexcept {
+                  int num_operands, Overlap overlap, Reading &reading) noexcept {
+    reading.consumer = site_.stream;
     const Operand *lead = nullptr;  // the first array decides
     MemoryKind kind = MemoryKind::pinned;
     for (int i = 0; i < num_operands; ++i) {
@@ -205,8 +206,7 @@ bool Result::make(const Request &request, const Shape &shape, ElementType type, 
         object_ = PyRef::steal(PyArray_New(&PyArray_Type, shape.ndim, lengths, numpy_type_of(type),
                                            keeps_order ? strides : nullptr, nullptr, 0, 0, nullptr));
     }
-    return object_ &&
-           operand_.read_out({request.state, request.function, "the result"}, object_.get(), site_.stream);
+    return object_ && operand_.read_out({request.state, request.function, "the result"}, object_.get(), reading);
 }
 
 bool Result::begin(const Request &request, Operand *const *operands, int num_operands) noexcept {

@@ -32,7 +32,7 @@ public:
     // Reads and checks `out`, if there is one, decides where the call runs, and else makes an array. A fresh array
     // keeps the operands' memory order as NumPy does, unless it has to overlap nothing.
     bool prepare(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
-                 int num_operands, Overlap overlap, const StreamRef &consumer) noexcept;
+                 int num_operands, Overlap overlap, Reading &reading) noexcept;
 
     const Site &site() const noexcept { return site_; }
     const TensorView &view() const noexcept { return operand_.view(); }
@@ -49,7 +49,7 @@ public:
 private:
     bool decide_site(const Request &request, Operand *const *operands, int num_operands) noexcept;
     bool make(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
-              int num_operands, Overlap overlap) noexcept;
+              int num_operands, Overlap overlap, Reading &reading) noexcept;
     bool check_out(const char *function, const Shape &shape, ElementType type, Operand *const *operands,
                    int num_operands, Overlap overlap) noexcept;
 

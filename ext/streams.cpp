@@ -43,6 +43,8 @@ ThreadStack &stack() noexcept {
     thread_local ThreadStack own;
     return own;
 }
+// How many streams are active on all threads, guarded by the GIL: every call asks, and mostly there are none.
+int g_active_streams = 0;
 
 StreamObject *as_stream(PyObject *object) noexcept { return reinterpret_cast<StreamObject *>(object); }
 EventObject *as_event(PyObject *object) noexcept { return reinterpret_cast<EventObject *>(object); }
@@ -173,6 +175,7 @@ PyObject *stream_enter(PyObject *self, PyObject *) {
         return nullptr;
     }
     own.streams[own.num_streams++] = PyRef::borrow(self).release();
+    ++g_active_streams;
     return PyRef::borrow(self).release();
 }
 
@@ -183,6 +186,7 @@ PyObject *stream_exit(PyObject *self, PyObject *) {
         return nullptr;
     }
     const PyRef left = PyRef::steal(own.streams[--own.num_streams]);
+    --g_active_streams;
     Py_RETURN_NONE;
 }
 
@@ -621,6 +625,7 @@ bool parse_stream(const ModuleState &state, const char *function, PyObject *obje
 }
 
 bool active_stream(StreamRef *stream) noexcept {
+    if (g_active_streams == 0) return false;
     const ThreadStack &own = stack();
     if (own.num_streams == 0) return false;
     *stream = as_stream(own.streams[own.num_streams - 1])->ref;

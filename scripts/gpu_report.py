@@ -43,7 +43,15 @@ LIMIT = 480  # seconds a part
 TOOLS = ["memcheck", "racecheck", "synccheck", "initcheck"]
 PARTS = ["suite", *TOOLS, "bench"]
 BENCHMARKS = ["device", "host", "calls"]
-ALONE = {"test_c_abi", "test_leaks", "test_memory", "test_memory_limits", "test_package", "test_report"}
+ALONE = {
+    "test_c_abi",
+    "test_leaks",
+    "test_leaks_many",
+    "test_memory",
+    "test_memory_limits",
+    "test_package",
+    "test_report",
+}
 
 # For the tools that follow every access to memory: at least one test a kernel template.
 KERNEL_TESTS = [
