@@ -351,6 +351,38 @@ bool fits(const ModuleState &state, const char *function, const Array *array, co
     return true;
 }
 
+// Asks for a capsule and reads it. The producer is asked to be ready for `stream`, if it is given, else for the
+// innermost active one, else for its library's own, which needs no order (and a capture could not hold any).
+bool import_dlpack(const Place &place, PyObject *object, const TypeRecord &record, PyObject *stream,
+                   PyObject *copy, ForeignArray *foreign) noexcept {
+    const ModuleState &state = place.state;
+    StreamRef consumer;
+    dlpack::Device where{};
+    Location location;
+    if (!stream_for_new(state, place.function, nullptr, stream, &consumer) || !ask_device(place, object, &where) ||
+        !locate(place, where, &location))
+        return false;
+    if (location.reachable && consumer.device != location.device) {
+        consumer = {};
+        consumer.device = location.device;
+    }
+    void *handle = nullptr;
+    StreamRef active;
+    if (location.reachable && record.api != nullptr && !given(stream) && !active_stream(&active) &&
+        record.api->current_stream(where.type, where.id, &handle) == 0) {
+        if (const Status status = stream_ref(handle, where.id, &consumer); status != CUKERN_OK) {
+            raise_status(state, place.function, status);
+            return false;
+        }
+    }
+    const PyRef capsule = call_dlpack(state, object, takes_stream(where) ? &consumer : nullptr, copy, nullptr);
+    if (!capsule || !read_capsule(place, capsule.get(), foreign)) return false;
+    foreign->has_producer = location.reachable;
+    foreign->producer = consumer;
+    foreign->read_only = foreign->read_only || (record.is_jax && !foreign->is_copy);
+    return foreign->is_copy || check_foreign(place, record, object, *foreign);
+}
+
 // Another library's array as an Array that shares its memory, which a device reaches.
 PyRef shared(const ModuleState &state, const char *function, PyObject *object, const Options &options) noexcept {
     const Place place{state, function, "a"};
@@ -358,17 +390,12 @@ PyRef shared(const ModuleState &state, const char *function, PyObject *object, c
     if (known == nullptr) return {};
     const TypeRecord record = *known;
     ForeignArray foreign;
-    StreamRef consumer;
     if (record.protocol == Protocol::cuda) {
-        Reading reading{consumer, nullptr, {}, {}};
+        Reading reading;
         if (!read_foreign(place, record, object, reading, false, &foreign)) return {};
         return adopt_array(place, foreign, object, object);
     }
-    if (!stream_for_new(state, function, nullptr, options.stream, &consumer)) return {};
-    const PyRef capsule = call_dlpack(state, object, &consumer, Py_None, nullptr);
-    if (!capsule || !read_capsule(place, capsule.get(), &foreign)) return {};
-    foreign.has_producer = true;
-    foreign.producer = consumer;
+    if (!import_dlpack(place, object, record, options.stream, Py_None, &foreign)) return {};
     return adopt_array(place, foreign, foreign.keeper.get(), object);
 }
 
@@ -446,49 +473,24 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keyword
     bool never = false;
     if (!parse_copy("from_dlpack", copy, &always, &never)) return nullptr;
     if (Py_IsNone(copy) == 0) copy = always ? Py_True : Py_False;
-    StreamRef consumer;
-    if (!stream_for_new(state, "from_dlpack", nullptr, options.stream, &consumer)) return nullptr;
-    PyRef capsule = PyRef::borrow(object);
     const bool is_capsule = PyCapsule_CheckExact(object) != 0;
-    TypeRecord record;
-    if (!is_capsule) {
+    ForeignArray foreign;
+    if (is_capsule) {
+        StreamRef consumer;
+        if (!stream_for_new(state, "from_dlpack", nullptr, options.stream, &consumer) ||
+            !read_capsule(place, object, &foreign))
+            return nullptr;
+        foreign.producer = consumer;
+        foreign.producer.device = foreign.device.id;
+    } else {
         const TypeRecord *known = record_of(const_cast<ModuleState &>(state), object);
         if (known == nullptr) return nullptr;
-        record = *known;
-        dlpack::Device where{};
-        if (!ask_device(place, object, &where)) return nullptr;
-        if (where.type != dlpack::kCPU) {
-            Location location;
-            if (!locate(place, where, &location)) return nullptr;
-            if (consumer.device != location.device) {
-                consumer = {};
-                consumer.device = location.device;
-            }
-            // Its library's own stream needs no order, which a capture could not hold either.
-            void *handle = nullptr;
-            StreamRef active;
-            if (record.api != nullptr && !given(options.stream) && !active_stream(&active) &&
-                record.api->current_stream(where.type, where.id, &handle) == 0) {
-                if (const Status status = stream_ref(handle, where.id, &consumer); status != CUKERN_OK) {
-                    raise_status(state, "from_dlpack", status);
-                    return nullptr;
-                }
-            }
-        }
-        capsule = call_dlpack(state, object, takes_stream(where) ? &consumer : nullptr, copy, nullptr);
-        if (!capsule) return nullptr;
+        const TypeRecord record = *known;
+        if (!import_dlpack(place, object, record, options.stream, copy, &foreign)) return nullptr;
     }
-    ForeignArray foreign;
-    if (!read_capsule(place, capsule.get(), &foreign)) return nullptr;
-    foreign.read_only = foreign.read_only || (record.is_jax && !foreign.is_copy);
-    if (!is_capsule && !foreign.is_copy && !check_foreign(place, record, object, foreign)) return nullptr;
     Location location;
     if (!locate(place, foreign.device, &location)) return nullptr;
-    if (location.reachable) {
-        foreign.has_producer = true;
-        foreign.producer = consumer;
-        foreign.producer.device = location.device;
-    }
+    foreign.has_producer = location.reachable;
     Backend backend = Backend::host;
     active_backend(&backend);
     PyRef result;

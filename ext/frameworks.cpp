@@ -624,10 +624,12 @@ PyRef call_dlpack(const ModuleState &state, PyObject *object, const StreamRef *s
     if (device != nullptr && PyDict_SetItemString(options.get(), "dl_device", device) != 0) return {};
     if (PyDict_SetItemString(options.get(), "max_version", state.dlpack_version) != 0) return {};
     PyRef capsule = PyRef::steal(PyObject_Call(method.get(), none.get(), options.get()));
-    // Producers from before DLPack 1.0 know neither max_version nor copy; a copy is made of what they give.
-    if (capsule || device != nullptr || !refuses_keyword()) return capsule;
+    // Producers from before DLPack 1.0 know neither max_version nor copy, and some copy only to the host: a copy
+    // is made of what they give.
+    const bool refused = !capsule && Py_IsTrue(copy) != 0 && PyErr_ExceptionMatches(PyExc_BufferError) != 0;
+    if (capsule || device != nullptr || (!refused && !refuses_keyword())) return capsule;
     PyErr_Clear();
-    if (PyDict_DelItemString(options.get(), "max_version") != 0) return {};
+    if (!refused && PyDict_DelItemString(options.get(), "max_version") != 0) return {};
     if (Py_IsNone(copy) == 0 && PyDict_DelItemString(options.get(), "copy") != 0) return {};
     return PyRef::steal(PyObject_Call(method.get(), none.get(), options.get()));
 }

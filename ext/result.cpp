@@ -3,6 +3,7 @@
 #include "result.h"
 
 #include "array.h"
+#include "errors.h"
 #include "streams.h"
 
 #include <cstdlib>
@@ -159,6 +160,26 @@ bool Result::decide_site(const Request &request, Operand *const *operands, int n
                          {accesses[0], accesses[1], accesses[2]}, &site_.stream);
 }
 
+namespace {
+
+// CuPy makes arrays on the current device.
+PyRef make_by_cupy(const Request &request, const Operand *lead, PyObject *lengths, PyObject *dtype) noexcept {
+    const int device = lead->access().location.device;
+    int current = 0;
+    Status status = current_device(&current);
+    if (status == CUKERN_OK && current != device) status = set_current_device(device);
+    if (status != CUKERN_OK) {
+        raise_status(request.state, request.function, status);
+        return {};
+    }
+    PyRef result = PyRef::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject *>(Py_TYPE(lead->object())),
+                                                             lengths, dtype, nullptr));
+    if (current != device) set_current_device(current);
+    return result;
+}
+
+}  // namespace
+
 bool Result::make(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
                   int num_operands, Overlap overlap, Reading &reading) noexcept {
     reading.consumer = site_.stream;
@@ -187,8 +208,7 @@ bool Result::make(const Request &request, const Shape &shape, ElementType type, 
             if (PyTuple_SetItem(lengths.get(), i, PyLong_FromLongLong(shape.lengths[i])) != 0) return false;
         const PyRef dtype = numpy_dtype(request.state, type);
         if (!lengths || !dtype) return false;
-        object_ = PyRef::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject *>(Py_TYPE(lead->object())),
-                                                            lengths.get(), dtype.get(), nullptr));
+        object_ = make_by_cupy(request, lead, lengths.get(), dtype.get());
     } else if (site_.on_device || family == Family::array) {
         if (family == Family::dlpack) like_ = lead->object();
         StreamRef stream = site_.stream;

@@ -138,8 +138,11 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["torch", "cupy", "numba"])
-@pytest.mark.parametrize("view", VIEWS)
+# Numba transposes by a kernel of its own, into other memory.
+@pytest.mark.parametrize(
+    ("name", "view"),
+    [(name, view) for name in ("torch", "cupy", "numba") for view in VIEWS if (name, view) != ("numba", "transposed")],
+)
 def test_views(name: str, view: str) -> None:
     library = GPU_LIBRARIES[name]()
     base, out = library.make(VALUES), library.make(np.zeros_like(VALUES))

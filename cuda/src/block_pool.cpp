@@ -60,26 +60,56 @@ void *BlockPool::take(const Key &key) noexcept {
     return data;
 }
 
-void *BlockPool::acquire_cached(MemoryKind kind, std::size_t bytes, int device, std::uint64_t list,
-                                bool *recycled) noexcept {
-    const Key key = key_of(kind, bytes, device, list);
-    const Key idle = key_of(kind, bytes, device, kIdle);
-    const std::lock_guard lock(mutex_);
-    void *data = take(key);
-    *recycled = data != nullptr && list != kIdle;
-    if (data == nullptr && list != kIdle) data = take(idle);
-    if (data != nullptr || waiting_.empty()) return data;
-    settle_lent();
-    collect();
-    data = take(key);
-    *recycled = data != nullptr && list != kIdle;
-    return data == nullptr && list != kIdle ? take(idle) : data;
+// A block that others still work on: `stream` waits for them, on the device.
+void *BlockPool::take_waiting(const Key &key, const StreamRef &stream) noexcept {
+    for (Waiting &block : waiting_) {
+        const bool fits = std::get<0>(block.key) == std::get<0>(key) &&
+                          std::get<1>(block.key) == std::get<1>(key) && std::get<3>(block.key) == std::get<3>(key);
+        if (!fits || block.lent) continue;
+        const DeviceGuard guard(runtime_, stream.device);
+        if (guard.status() != CUKERN_OK) return nullptr;
+        for (int i = 0; i < block.events.count; ++i)
+            if (runtime_.wait_event(stream.handle, block.events.list[i].event) != CUKERN_OK) return nullptr;
+        void *data = block.data;
+        const Key own = block.key;
+        block.events.release(events_);
+        block = waiting_.back();
+        waiting_.pop_back();
+        forget(own);
+        usage_of(own)->in_use += static_cast<std::int64_t>(std::get<3>(own));
+        count_free_list_hit();
+        return data;
+    }
+    return nullptr;
 }
 
-Status BlockPool::acquire(MemoryKind kind, std::size_t bytes, int device, std::uint64_t list, void **out,
+void *BlockPool::acquire_cached(MemoryKind kind, std::size_t bytes, const StreamRef &stream,
+                                bool *recycled) noexcept {
+    const std::uint64_t list = list_of(stream);
+    const Key key = key_of(kind, bytes, stream.device, list);
+    const Key idle = key_of(kind, bytes, stream.device, kIdle);
+    *recycled = list != kIdle;
+    const std::lock_guard lock(mutex_);
+    void *data = take(key);
+    if (data == nullptr && !waiting_.empty()) {
+        settle_lent();
+        collect();
+        data = take(key);
+    }
+    if (data != nullptr) return data;
+    *recycled = false;
+    if (list == kIdle) return nullptr;  // later uses on a stream of elsewhere are known by events alone
+    data = take(idle);
+    if (data != nullptr || waiting_.empty()) return data;
+    data = take_waiting(key, stream);
+    *recycled = data != nullptr;
+    return data;
+}
+
+Status BlockPool::acquire(MemoryKind kind, std::size_t bytes, const StreamRef &stream, void **out,
                           bool *recycled) noexcept {
-    *out = acquire_cached(kind, bytes, device, list, recycled);
-    return *out != nullptr ? CUKERN_OK : allocate(key_of(kind, bytes, device, list), out);
+    *out = acquire_cached(kind, bytes, stream, recycled);
+    return *out != nullptr ? CUKERN_OK : allocate(key_of(kind, bytes, stream.device, list_of(stream)), out);
 }
 
 bool BlockPool::over_limit(const Key &key) noexcept {
@@ -317,8 +347,7 @@ Status Block::acquire(Context &context, std::size_t bytes, const StreamRef &stre
             "the stream is being captured, and this call needs memory for a while, which a graph would use "
             "again later; pass contiguous arrays of the result's own element type");
     bool recycled = false;
-    CUKERN_TRY(context.blocks.acquire(MemoryKind::device, bytes, stream.device, BlockPool::list_of(stream), &data_,
-                                      &recycled));
+    CUKERN_TRY(context.blocks.acquire(MemoryKind::device, bytes, stream, &data_, &recycled));
     context_ = &context;
     bytes_ = bytes;
     stream_ = stream;

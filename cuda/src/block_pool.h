@@ -3,7 +3,8 @@
 // A block goes back to the list of the stream that it was taken for, so that its next use there is ordered after
 // the last one without waiting. A block that other streams still work on waits aside with their events until a
 // later call finds them passed. A stream whose end we would not notice has no list: its blocks wait for their
-// events, and then serve any stream. Once warm, a call makes no allocation from the driver.
+// events, and then serve any stream. Before the driver is asked for more, a stream is given a block that others
+// still work on, and waits for them on the device. Once warm, a call makes no allocation from the driver.
 #pragma once
 
 #include <cstddef>
@@ -36,12 +37,11 @@ public:
         reserve_ = context;
     }
 
-    // From the free lists alone; null where they have none. `recycled`: earlier work of the list's own stream may
-    // still be on its way.
-    void *acquire_cached(MemoryKind kind, std::size_t bytes, int device, std::uint64_t list,
-                         bool *recycled) noexcept;
+    // From what is cached alone; null where there is none. `recycled`: work that `stream` has been given, or waits
+    // for, may still be on its way.
+    void *acquire_cached(MemoryKind kind, std::size_t bytes, const StreamRef &stream, bool *recycled) noexcept;
     // `device` must be current. Out of memory gives all cached blocks back and tries once more.
-    Status acquire(MemoryKind kind, std::size_t bytes, int device, std::uint64_t list, void **out,
+    Status acquire(MemoryKind kind, std::size_t bytes, const StreamRef &stream, void **out,
                    bool *recycled) noexcept;
 
     // Back to a list once `events` have passed, which are given back then. A block that was lent may be in use on
@@ -77,6 +77,7 @@ private:
     using Lists = std::map<Key, std::vector<void *>>;
     Key key_of(MemoryKind kind, std::size_t bytes, int device, std::uint64_t list) const noexcept;
     void *take(const Key &key) noexcept;
+    void *take_waiting(const Key &key, const StreamRef &stream) noexcept;
     bool keep(const Key &key, void *data) noexcept;
     void forget(const Key &key) noexcept;
     void collect() noexcept;

@@ -179,12 +179,12 @@ Status Storage::allocate(MemoryKind kind, std::size_t bytes, const StreamRef &st
     void *data = nullptr;
     bool recycled = false;
     if (bytes > 0) {
-        data = blocks.acquire_cached(kind, bytes, stream.device, BlockPool::list_of(stream), &recycled);
+        data = blocks.acquire_cached(kind, bytes, stream, &recycled);
         if (data == nullptr && only_cached) return CUKERN_OK;
         if (data == nullptr) {
             const DeviceGuard guard(active->runtime, stream.device);
             CUKERN_TRY(guard.status());
-            CUKERN_TRY(blocks.acquire(kind, bytes, stream.device, BlockPool::list_of(stream), &data, &recycled));
+            CUKERN_TRY(blocks.acquire(kind, bytes, stream, &data, &recycled));
         }
     }
     Storage *storage = make(active, kind, bytes, stream, data);
@@ -230,7 +230,8 @@ Status Storage::order_slow(const StreamRef &stream, bool write) noexcept {
     bool asked = false;
     for (int i = 0; i < count_; ++i) {
         Use &use = uses_[i];
-        const bool own = use.id == stream.id && use.device == stream.device;
+        // A handle of elsewhere may be of another stream by now than the one that has worked here.
+        const bool own = lasts(stream) && use.id == stream.id && use.device == stream.device;
         if (own || (!use.wrote && !write) || use.awaited_by(stream)) continue;
         if (!asked) {
             bool capturing = false;
@@ -282,7 +283,10 @@ Status Storage::note_use(const StreamRef &stream, bool write) noexcept {
     } else {
         const DeviceGuard guard(context_->runtime, stream.device);
         CUKERN_TRY(guard.status());
-        if (use.event == nullptr) CUKERN_TRY(context_->events.acquire(stream.device, &use.event));
+        if (use.event == nullptr)
+            CUKERN_TRY(context_->events.acquire(stream.device, &use.event));
+        else  // of earlier work, maybe that of another stream with this handle
+            CUKERN_TRY(context_->runtime.wait_event(stream.handle, use.event));
         CUKERN_TRY(context_->runtime.record(use.event, stream.handle));
     }
     // What follows a write follows what that write has waited for.

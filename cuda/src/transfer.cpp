@@ -75,6 +75,13 @@ public:
             const bool apart = from_.kind == MemoryKind::device && from_.device != stream_.device;
             return apart ? across_devices() : on_device();
         }
+        bool capturing = false;
+        CUKERN_TRY(stream_is_capturing(stream_, &capturing));
+        if (capturing)
+            return fail(CUKERN_CAPTURING,
+                        "the stream is being captured, and a copy between host memory and a device goes through "
+                        "memory that "
+                        "later calls use again; copy before the capture, or from pinned memory");
         return to_.reachable ? upload() : download();
     }
 

@@ -89,7 +89,8 @@ public:
 
     // Work that follows on `stream` sees what was written, and where it writes comes after what was read.
     Status order(const StreamRef &stream, bool write) noexcept {
-        if (count_ == 0 || (count_ == 1 && uses_[0].id == stream.id && uses_[0].device == stream.device))
+        if (count_ == 0 || (count_ == 1 && uses_[0].id == stream.id && uses_[0].device == stream.device &&
+                            uses_[0].event == nullptr))
             return CUKERN_OK;
         return order_slow(stream, write);
     }
