@@ -42,6 +42,9 @@ struct TypeRecord {
     bool is_jax = false;  // its arrays are immutable, which its capsules do not say
 };
 
+// Whether an object is of a type that is known already as another library's array: the common case of them.
+bool is_known_foreign(const ModuleState &state, PyObject *object) noexcept;
+
 // Null with an exception set on failure.
 const TypeRecord *record_of(ModuleState &state, PyObject *object) noexcept;
 bool make_type_records(ModuleState &state) noexcept;
@@ -81,6 +84,11 @@ struct Reading {
     dlpack::Device device{};
     StreamRef producer;
 };
+
+// Raises TypeError: "function: argument <what>". False.
+bool refuse(const Place &place, const char *what) noexcept;
+
+bool read_tensor(const Place &place, const dlpack::Tensor &tensor, ForeignArray *array) noexcept;
 
 // Reads an array by its type's protocol.
 bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, Reading &reading, bool writes,

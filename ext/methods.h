@@ -27,6 +27,8 @@ extern PyMethodDef kBackendMethods[];
 extern PyMethodDef kStreamFunctions[];
 extern PyMethodDef kMemoryMethods[];
 extern PyMethodDef kCreationMethods[];
+extern PyMethodDef kImportMethods[];
+extern PyMethodDef kJoinMethods[];
 extern PyMethodDef kHostMethods[];
 extern PyMethodDef kViewMethods[];
 extern PyMethodDef kTestingMethods[];

@@ -82,6 +82,8 @@ bool Operand::read(const Place &place, PyObject *object, Reading &reading) noexc
     object_ = object;
     access_.name = place.argument;
     if (is_array(place.state, object)) return read_own(object);
+    if (is_known_foreign(place.state, object))
+        return read_library(place, object, reading, false) && (aligned_ || stand_in(place));
     if (PyArray_Check(object)) {
         if (!read_array(place, as_array(object))) return false;
         return aligned_ || stand_in(place);
@@ -105,6 +107,8 @@ bool Operand::read_out(const Place &place, PyObject *object, Reading &reading) n
     access_.name = place.argument;
     if (is_array(place.state, object)) {
         if (!read_own(object)) return false;
+    } else if (is_known_foreign(place.state, object)) {
+        if (!read_library(place, object, reading, true)) return false;
     } else if (PyArray_Check(object)) {
         if (!read_array(place, as_array(object))) return false;
     } else if (is_plain(object) || is_numpy_scalar(object)) {

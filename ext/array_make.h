@@ -1,0 +1,48 @@
+// What the functions that make Arrays share.
+#pragma once
+
+#include "python.h"
+
+#include "array.h"
+#include "operand.h"
+#include "streams.h"
+
+namespace cukern::py {
+
+// The arguments that every function of creation takes.
+struct Options {
+    PyObject *dtype = nullptr;
+    PyObject *memory = nullptr;
+    PyObject *device = nullptr;
+    PyObject *stream = nullptr;
+};
+
+inline bool given(PyObject *object) noexcept { return object != nullptr && Py_IsNone(object) == 0; }
+
+// Has a back-end chosen.
+bool ready(PyObject *module, const char *function) noexcept;
+
+// A new Array as the options say, and the stream that it is made on.
+PyRef make(const ModuleState &state, const char *function, const Shape &shape, ElementType type,
+           const Options &options, StreamRef *stream) noexcept;
+
+// The type that `dtype` names; `otherwise` where it is not given.
+bool element_type_or(const ModuleState &state, const char *function, PyObject *dtype, ElementType otherwise,
+                     ElementType *type) noexcept;
+
+// An Array of what is on the host.
+PyRef from_host(const ModuleState &state, const char *function, Operand &source, PyObject *dtype,
+                const Options &options) noexcept;
+
+}  // namespace cukern::py
+
+// Docstrings.
+#define CUKERN_PLACE_TEXT                                                 \
+    "memory : {'device', 'managed', 'pinned'}, optional\n"                \
+    "device : int or Device, optional\n    The current one by default.\n" \
+    "stream : optional\n    The stream in whose order the memory is taken and written.\n"
+#define CUKERN_NEW_DOC(signature, summary, parameters, example)                                                  \
+    signature "\n--\n\n" summary "\n\nParameters\n----------\n" parameters CUKERN_PLACE_TEXT                     \
+              "\nReturns\n-------\nArray\n\nRaises\n------\nOutOfMemoryError\n    There is not enough memory.\n" \
+              "RuntimeError\n    The stream is being captured.\n"                                                \
+              "\nExamples\n--------\n>>> import cukern\n" example "\n"

@@ -1,0 +1,72 @@
+// What the types Stream, Event and Device share: their objects, and the `with` blocks of a thread.
+#pragma once
+
+#include "python.h"
+
+#include "errors.h"
+#include "streams.h"
+
+namespace cukern::py {
+
+constexpr int kDeepest = 64;  // nested `with` blocks of a thread
+
+struct StreamObject {
+    PyObject_HEAD StreamRef ref;  // its owner, if it has one, is owned by this object
+    PyObject *source;             // owned: what a handle came from; or null
+    PyObject *weak_references;
+};
+
+struct EventObject {
+    PyObject_HEAD EventRef event;
+    bool timing;
+    bool recorded;
+};
+
+struct DeviceObject {
+    PyObject_HEAD int device;
+};
+
+// The `with` blocks that a thread is in. Entries are owned.
+struct ThreadStack {
+    PyObject *streams[kDeepest];
+    int num_streams = 0;
+    int devices[kDeepest];  // those before each `with Device`
+    int num_devices = 0;
+};
+ThreadStack &stack() noexcept;
+// How many streams are active on all threads, guarded by the GIL: every call asks, and mostly there are none.
+extern int g_active_streams;
+
+inline StreamObject *as_stream(PyObject *object) noexcept { return reinterpret_cast<StreamObject *>(object); }
+inline EventObject *as_event(PyObject *object) noexcept { return reinterpret_cast<EventObject *>(object); }
+inline int device_of(PyObject *object) noexcept { return reinterpret_cast<DeviceObject *>(object)->device; }
+
+// Returns None, or raises what a status says.
+inline PyObject *done(const ModuleState &state, const char *function, Status status) noexcept {
+    if (status == CUKERN_OK) Py_RETURN_NONE;
+    raise_status(state, function, status);
+    return nullptr;
+}
+
+inline void free_object(PyObject *self) noexcept {
+    PyTypeObject *type = Py_TYPE(self);
+    auto free = reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free));
+    free(self);
+    Py_DECREF(type);
+}
+
+template <typename Object>
+Object *make(PyObject *type) noexcept {
+    auto allocate =
+        reinterpret_cast<allocfunc>(PyType_GetSlot(reinterpret_cast<PyTypeObject *>(type), Py_tp_alloc));
+    return reinterpret_cast<Object *>(allocate(reinterpret_cast<PyTypeObject *>(type), 0));
+}
+
+extern PyType_Spec kStreamSpec;
+extern PyType_Spec kEventSpec;
+extern PyType_Spec kDeviceSpec;
+
+// TypeError for what is no cukern.Event.
+bool check_event(const ModuleState &state, const char *function, PyObject *object) noexcept;
+
+}  // namespace cukern::py
