@@ -2,6 +2,7 @@
 
 #include "element_types.h"
 
+#include <cstdio>
 #include <cstring>
 
 #include "cukern/ops.h"
@@ -175,9 +176,12 @@ const char *all_element_types() noexcept {
     struct Text {
         char characters[256] = "";
         Text() noexcept {
+            std::size_t length = 0;
             for (const ElementTypeInfo &type : kElementTypes) {
-                if (characters[0] != '\0') std::strcat(characters, ", ");
-                std::strcat(characters, type.name);
+                const char *const separator = length > 0 ? ", " : "";
+                const int more =
+                    std::snprintf(characters + length, sizeof characters - length, "%s%s", separator, type.name);
+                length += static_cast<std::size_t>(more);
             }
         }
     };

@@ -91,6 +91,7 @@ Question question_of(PyObject *object, const char *name) noexcept {
 void fill_record(const ModuleState &state, PyObject *object, TypeRecord &record) noexcept {
     auto *type = reinterpret_cast<PyObject *>(Py_TYPE(object));
     record.type = PyRef::borrow(type).release();
+    if (PyArray_Check(object)) return;  // NumPy's arrays are read by their own structure
     const PyRef module = attribute_of_type(type, "__module__");
     record.is_cupy = starts_with(module.get(), "cupy");
     record.is_jax = starts_with(module.get(), "jax");

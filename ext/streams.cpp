@@ -117,7 +117,7 @@ bool parse_stream(const ModuleState &state, const char *function, PyObject *obje
         PyErr_Format(PyExc_OverflowError, "%s: stream is %R, which is no handle", function, handle.get());
         return false;
     }
-    void *pointer = reinterpret_cast<void *>(address);
+    void *pointer = PyLong_AsVoidPtr(handle.get());
     const Status status = stream_ref(pointer, device, stream);
     if (status != CUKERN_OK) raise_status(state, function, status);
     return status == CUKERN_OK;

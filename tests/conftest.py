@@ -7,11 +7,13 @@ cuda          the GPU; skipped without one, or failed with CUKERN_REQUIRE_GPU=1
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from dlpack_tools import ALIVE
 
 import cukern
 from cukern import _cukern
@@ -54,6 +56,22 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
 def rng() -> np.random.Generator:
     """Return a generator with a fixed seed."""
     return np.random.default_rng(20240229)
+
+
+@pytest.fixture
+def on_gpu(backend: str) -> bool:
+    """Whether the test runs on the GPU."""
+    return backend == "cuda"
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """Every tensor that a producer of dlpack_tools made is deleted in the end, exactly once."""
+    before = set(ALIVE)
+    yield
+    gc.collect()
+    cukern.synchronize()
+    assert set(ALIVE) <= before
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

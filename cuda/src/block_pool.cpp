@@ -128,7 +128,7 @@ Status BlockPool::allocate(const Key &key, void **out) noexcept {
         if (usage_of(key) == nullptr) return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
     }
     const auto [kind, device, list, size] = key;
-    if (over_limit(key)) empty();
+    if (over_limit(key)) trim();
     Status status = CUKERN_OUT_OF_MEMORY;
     if (over_limit(key)) {
         fail(CUKERN_OUT_OF_MEMORY, "the limit of %lld bytes of %s memory is reached",
@@ -137,7 +137,7 @@ Status BlockPool::allocate(const Key &key, void **out) noexcept {
         status = runtime_.allocate(kind, size, out);
         if (status == CUKERN_OUT_OF_MEMORY) {
             const bool gave = give_reserve_back_ != nullptr && give_reserve_back_(reserve_);
-            if (empty() || gave) status = runtime_.allocate(kind, size, out);
+            if (trim() || gave) status = runtime_.allocate(kind, size, out);
         }
     }
     if (status != CUKERN_OK) return describe_failure(key, status);
@@ -285,7 +285,7 @@ void BlockPool::wait_for_pinned(const Lists &free, const std::vector<Waiting> &w
     }
 }
 
-bool BlockPool::empty() noexcept {
+bool BlockPool::trim() noexcept {
     Lists free;
     std::vector<Waiting> waiting;
     std::size_t blocks = 0;
@@ -317,7 +317,7 @@ void BlockPool::set_limit(MemoryKind kind, int device, std::int64_t bytes) noexc
         usage->limit = bytes;
         over = bytes > 0 && usage->cached > 0 && usage->in_use + usage->cached > bytes;
     }
-    if (over) empty();
+    if (over) trim();
 }
 
 BlockPool::Usage BlockPool::usage(MemoryKind kind, int device) noexcept {

@@ -54,7 +54,7 @@ public:
     void forget_stream(const StreamRef &stream) noexcept;
 
     // Gives back what is cached; whether there was anything.
-    bool empty() noexcept;
+    bool trim() noexcept;
 
     void set_limit(MemoryKind kind, int device, std::int64_t bytes) noexcept;
     struct Usage {

@@ -185,8 +185,8 @@ void testing::release_caches() noexcept {
     Context *active = nullptr;
     if (context(&active) != CUKERN_OK || active == nullptr) return;
     release_finished();
-    active->lanes.empty();
-    active->blocks.empty();
+    active->lanes.trim();
+    active->blocks.trim();
     active->events.empty();
 }
 

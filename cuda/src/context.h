@@ -10,7 +10,7 @@ namespace cukern {
 
 struct Context {
     explicit Context(Runtime &r) noexcept : runtime(r), events(r), blocks(r, events), lanes(r, blocks) {
-        blocks.set_reserve([](void *pool) { return static_cast<LanePool *>(pool)->empty(); }, &lanes);
+        blocks.set_reserve([](void *pool) { return static_cast<LanePool *>(pool)->trim(); }, &lanes);
     }
     Runtime &runtime;
     EventPool events;

@@ -32,8 +32,8 @@ Status LanePool::acquire(int device, Lane **out) noexcept {
 Status LanePool::allocate(std::size_t bytes, void **out) noexcept {
     const Status status = runtime_.allocate(MemoryKind::pinned, bytes, out);
     if (status != CUKERN_OUT_OF_MEMORY) return status;
-    const bool had_lanes = empty();
-    return blocks_.empty() || had_lanes ? runtime_.allocate(MemoryKind::pinned, bytes, out) : status;
+    const bool had_lanes = trim();
+    return blocks_.trim() || had_lanes ? runtime_.allocate(MemoryKind::pinned, bytes, out) : status;
 }
 
 Status LanePool::prepare_slots(Lane &lane) noexcept {
@@ -63,7 +63,7 @@ void LanePool::destroy(Lane *lane) noexcept {
     delete lane;
 }
 
-bool LanePool::empty() noexcept {
+bool LanePool::trim() noexcept {
     std::vector<Lane *> idle;
     {
         const std::lock_guard lock(mutex_);

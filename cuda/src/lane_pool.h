@@ -32,7 +32,7 @@ public:
     Status acquire(int device, Lane **out) noexcept;
     Status prepare_slots(Lane &lane) noexcept;
     void release(Lane *lane) noexcept;
-    bool empty() noexcept;  // whether there was any
+    bool trim() noexcept;  // whether there was any
 
 private:
     Status allocate(std::size_t bytes, void **out) noexcept;

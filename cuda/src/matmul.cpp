@@ -123,7 +123,7 @@ private:
         if (!cublas) return context_.runtime.launch_matmul(p, stream_.handle);
         const Status status = context_.runtime.launch_cublas(p, device_, stream_.handle);
         if (status != CUKERN_OUT_OF_MEMORY) return status;
-        context_.blocks.empty();  // the first product on a stream allocates a workspace
+        context_.blocks.trim();  // the first product on a stream allocates a workspace
         return context_.runtime.launch_cublas(p, device_, stream_.handle);
     }
 

@@ -34,8 +34,8 @@ Status set_memory_limit(MemoryKind kind, int device, std::int64_t bytes) noexcep
 Status empty_cache() noexcept {
     Context *active = nullptr;
     CUKERN_TRY(context(&active));
-    active->lanes.empty();
-    active->blocks.empty();
+    active->lanes.trim();
+    active->blocks.trim();
     return CUKERN_OK;
 }
 

@@ -6,7 +6,8 @@ LaunchFunction launch_function() noexcept {
     static const LaunchFunction function = [] {
         void *found = nullptr;
         cudaDriverEntryPointQueryResult result{};
-        if (cudaGetDriverEntryPointByVersion("cuLaunchKernel", &found, 12000, cudaEnableDefault, &result) != cudaSuccess)
+        if (cudaGetDriverEntryPointByVersion("cuLaunchKernel", &found, 12000, cudaEnableDefault, &result) !=
+            cudaSuccess)
             cudaGetLastError();
         return reinterpret_cast<LaunchFunction>(found);
     }();

@@ -30,8 +30,8 @@ cudaError_t launch_kernel(unsigned blocks, unsigned threads, cudaStream_t stream
         if (cudaGetKernel(&found, reinterpret_cast<const void *>(kernel)) == cudaSuccess)
             handle.store(found, std::memory_order_release);
     }
-    const cudaError_t error =
-        cudaLaunchKernel(reinterpret_cast<const void *>(kernel), dim3(blocks), dim3(threads), arguments, 0, stream);
+    const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void *>(kernel), dim3(blocks), dim3(threads),
+                                               arguments, 0, stream);
     if (error != cudaSuccess) cudaGetLastError();  // left for nobody else to find
     return error;
 }
