@@ -3,7 +3,6 @@
 
 #include "python.h"
 
-#include <cxxabi.h>
 #include <unistd.h>
 
 #include <utility>
@@ -86,7 +85,7 @@ template <typename Function>
 void take_gil(const Function &function) noexcept {
     try {
         function();
-    } catch (abi::__forced_unwind &) {
+    } catch (...) {  // not by its type, abi::__forced_unwind: there is no object for a reference to be bound to
         for (;;) pause();
     }
 }

@@ -8,6 +8,9 @@
 
 #include <cstdlib>
 #include <cstring>
+#ifdef CUKERN_PLANTED_DEFECTS
+#include <thread>
+#endif
 
 namespace cukern::py {
 namespace {
@@ -88,6 +91,13 @@ PyObject *release_caches(PyObject *, PyObject *) {
 PyObject *plant_defect(PyObject *, PyObject *args) {
     const char *name = nullptr;
     if (PyArg_ParseTuple(args, "s", &name) == 0) return nullptr;
+    if (std::strcmp(name, "race") == 0) {
+        static volatile int shared = 0;
+        std::thread other([] { shared = shared + 1; });
+        shared = shared + 1;
+        other.join();
+        Py_RETURN_NONE;
+    }
     char *volatile block = static_cast<char *>(std::malloc(16));  // volatile: its size is not known later
     if (std::strcmp(name, "leak") == 0) Py_RETURN_NONE;
     if (std::strcmp(name, "overflow") == 0) {

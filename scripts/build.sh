@@ -13,7 +13,7 @@ TASK=name ./scripts/build.sh
   install_environment  make .venv with what the other tasks need
   demo                 build, install, and run examples/quickstart.py, on the GPU or without one
   run_tests            build, install, and run the tests [pytest's arguments]
-  run_sanitizers       the tests on the host back-end under AddressSanitizer and UndefinedBehaviorSanitizer
+  run_sanitizers       the tests on the host back-end under the sanitizers: address, thread, or both without a name
   build_wheel          a manylinux wheel in wheelhouse/ (CUKERN_CUDA_ARCHS: 90, 80;90 or all-major)
   test_install_wheel   install that wheel for each Python 3.11 to 3.13 present, and run the tests on it
   build_library        libcukern.so and its headers in build/library, for programs without Python

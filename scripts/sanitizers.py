@@ -1,113 +1,225 @@
 #!/usr/bin/env python3
-"""Runs the tests on the host back-end under AddressSanitizer and UndefinedBehaviorSanitizer.
+"""Runs the tests on the host back-end under the compilers' sanitizers.
 
-The extension is built apart, in build/sanitizers; the plain Python runs it with the sanitizer's library
-preloaded. First a planted overrun, leak and integer overflow must be found, so that a clean run means
+    python scripts/sanitizers.py [address] [thread] [-- pytest's arguments]
+
+address  AddressSanitizer and UndefinedBehaviorSanitizer, over the suite
+thread   ThreadSanitizer, over the tests of threads, streams, memory and of what the pool of threads computes
+
+Without a name both run, side by side. The extension is built apart for each, in build/sanitizers; the plain Python
+runs it with the sanitizer's library preloaded. First planted defects must be found, so that a clean run means
 something. Leaks are looked for in reports whose stack passes through the extension: Python itself leaves
-memory behind at exit.
+memory behind at exit. Every other report counts, wherever its stack lies, but for tsan_suppressions.txt.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build/sanitizers"
-FLAGS = "-g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined"
-DEFECTS = {
-    "overrun": "heap-buffer-overflow",
-    "leak": "detected memory leaks",
-    "overflow": "signed integer overflow",
+LIMIT_S = 1500  # for one run of the tests
+# Not run under any: what looks at the installed package, or at how long something takes.
+LEFT_OUT = "not test_package and not test_import_is_quick"
+
+
+@dataclass(frozen=True)
+class Sanitizer:
+    """How one build is made, run and read."""
+
+    flags: str  # of the compiler and of the linker
+    more_flags: str  # of the compiler only
+    libraries: tuple[str, ...]  # that must come first in the process
+    environment: dict[str, str]  # LOG is where the reports go
+    defects: dict[str, str]  # planted, and what the report of each says
+    errors: str  # a pattern of what begins a report
+    files: tuple[str, ...]  # of the tests; none for all
+    left_out: str = LEFT_OUT
+
+
+SANITIZERS = {
+    "address": Sanitizer(
+        flags="-fsanitize=address,undefined",
+        more_flags="-fno-sanitize-recover=undefined",
+        libraries=("libasan.so", "libubsan.so", "libstdc++.so"),
+        environment={
+            "ASAN_OPTIONS": "log_path=LOG:print_suppressions=0:detect_leaks=1:exitcode=86:allocator_may_return_null=1",
+            "LSAN_OPTIONS": "log_path=LOG:print_suppressions=0:exitcode=0:max_leaks=0",
+            "UBSAN_OPTIONS": "log_path=LOG:print_suppressions=0:print_stacktrace=1:halt_on_error=1",
+        },
+        defects={
+            "overrun": "heap-buffer-overflow",
+            "leak": "detected memory leaks",
+            "overflow": "signed integer overflow",
+        },
+        errors="ERROR: AddressSanitizer|runtime error:",
+        files=(),
+    ),
+    "thread": Sanitizer(
+        flags="-fsanitize=thread",
+        more_flags="",
+        libraries=("libtsan.so", "libstdc++.so"),
+        environment={
+            # A child of fork starts threads of its own; an allocation of exabytes is to fail, not to end the process.
+            "TSAN_OPTIONS": "log_path=LOG:halt_on_error=0:exitcode=66:second_deadlock_stack=1"
+            f":die_after_fork=0:allocator_may_return_null=1:suppressions={ROOT / 'scripts/tsan_suppressions.txt'}"
+            ":print_suppressions=0",
+        },
+        defects={"race": "data race"},
+        errors="(WARNING|ERROR): ThreadSanitizer",
+        # What is not here has one thread, and its kernels and copies are those of the files that are.
+        files=(
+            *("test_threads.py", "test_array_threads.py", "test_streams.py", "test_memory.py", "test_memory_limits.py"),
+            *("test_array_faults.py", "test_faults.py", "test_elementwise.py", "test_matmul.py", "test_dlpack.py"),
+            *("test_devices.py", "test_c_abi.py", "test_out.py", "test_operands.py"),
+        ),
+    ),
 }
 
 
-def preload() -> str:
-    """Return the libraries that must come first in the process."""
-    names = ["libasan.so", "libubsan.so", "libstdc++.so"]
-    compiler = os.environ.get("CXX", "g++")
-    run = [
-        subprocess.run([compiler, f"-print-file-name={name}"], check=True, capture_output=True, text=True)
-        for name in names
-    ]
-    return ":".join(os.path.realpath(done.stdout.strip()) for done in run)
+class Runner:
+    """Builds the package with one sanitizer and runs Python on it."""
 
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.sanitizer = SANITIZERS[name]
+        self.folder = FOLDER / name
+        self.package = self.folder / "site"
+        self.log = self.folder / "report"
+        self.pid = 0  # of the last run
 
-def build() -> Path:
-    """Build the package with sanitizers; return the folder to import it from."""
-    package = FOLDER / "site"
-    shutil.rmtree(package, ignore_errors=True)
-    environment = {
-        **os.environ,
-        "CUKERN_HOST_ONLY": "1",
-        "CUKERN_STUBS": "0",
-        "CUKERN_STRIP": "0",
-        "CUKERN_CXXFLAGS": f"{FLAGS} -DCUKERN_PLANTED_DEFECTS",
-        "CUKERN_LDFLAGS": "-fsanitize=address,undefined",
-    }
-    command = [sys.executable, "setup.py", "-q", "build", "--build-base", FOLDER, "--build-lib", package]
-    subprocess.run(command, check=True, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
-    return package
+    def build(self) -> None:
+        shutil.rmtree(self.package, ignore_errors=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        flags = ["-g -O1 -fno-omit-frame-pointer", self.sanitizer.flags, self.sanitizer.more_flags]
+        environment = {
+            **os.environ,
+            "CUKERN_HOST_ONLY": "1",
+            "CUKERN_STUBS": "0",
+            "CUKERN_STRIP": "0",
+            "CUKERN_CXXFLAGS": " ".join([*flags, "-DCUKERN_PLANTED_DEFECTS"]),
+            "CUKERN_LDFLAGS": self.sanitizer.flags,
+        }
+        command = [sys.executable, "setup.py", "-q", "build", "--build-base", self.folder, "--build-lib", self.package]
+        subprocess.run(command, check=True, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
 
+    def preload(self) -> str:
+        """Return the libraries that must come first in the process."""
+        compiler = os.environ.get("CXX", "g++")
+        run = [
+            subprocess.run([compiler, f"-print-file-name={name}"], check=True, capture_output=True, text=True)
+            for name in self.sanitizer.libraries
+        ]
+        return ":".join(os.path.realpath(done.stdout.strip()) for done in run)
 
-def run(package: Path, *arguments: str | Path, log: Path) -> subprocess.CompletedProcess[str]:
-    """Run Python on the sanitized package; reports go to files that start with `log`."""
-    for old in log.parent.glob(log.name + ".*"):
-        old.unlink()
-    options = f"log_path={log}:print_suppressions=0"
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": preload(),
-        "PYTHONMALLOC": "malloc",
-        "PYTHONPATH": str(package),
-        "ASAN_OPTIONS": f"{options}:detect_leaks=1:exitcode=86:allocator_may_return_null=1",
-        "LSAN_OPTIONS": f"{options}:exitcode=0:max_leaks=0",
-        "UBSAN_OPTIONS": f"{options}:print_stacktrace=1:halt_on_error=1",
-        "CUKERN_BACKEND": "host",
-        "CUKERN_NUM_THREADS": "4",
-        "CUKERN_TEST_SMALL": "1",
-        "CUKERN_TEST_SANITIZED": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
-    with log.with_name(log.name + ".stderr").open("w") as stderr:  # where UndefinedBehaviorSanitizer reports
-        return subprocess.run(
-            [sys.executable, *arguments], env=environment, cwd=FOLDER, text=True, check=False, stderr=stderr
+    def run(self, *arguments: str | Path) -> int:
+        """Run Python on the sanitized package; reports go to files that start with `log`. Return the exit code."""
+        for old in self.folder.glob(self.log.name + ".*"):
+            old.unlink()
+        environment = {
+            **os.environ,
+            "LD_PRELOAD": self.preload(),
+            "PYTHONMALLOC": "malloc",
+            "PYTHONPATH": str(self.package),
+            **{name: value.replace("LOG", str(self.log)) for name, value in self.sanitizer.environment.items()},
+            "CUKERN_BACKEND": "host",
+            "CUKERN_NUM_THREADS": "4",
+            "CUKERN_TEST_SMALL": "1",
+            "CUKERN_TEST_SANITIZED": "1",
+            "OPENBLAS_NUM_THREADS": "1",  # its threads and locks are unknown to ThreadSanitizer
+        }
+        output = self.folder / "output"
+        # UndefinedBehaviorSanitizer reports to stderr.
+        with self.log.with_name(self.log.name + ".stderr").open("w") as stderr, output.open("w") as stdout:
+            command = [sys.executable, *arguments]
+            process = subprocess.Popen(command, env=environment, cwd=self.folder, stdout=stdout, stderr=stderr)
+            self.pid = process.pid
+            try:
+                return process.wait(LIMIT_S)
+            except subprocess.TimeoutExpired:
+                print(f"{self.name}: not done after {LIMIT_S} s", file=sys.stderr)
+                return process.poll() or 124
+            finally:
+                process.kill()
+                process.wait()
+
+    def logs(self) -> dict[str, str]:
+        """Return the texts of the reports by what tells them apart: the process's number, or stderr."""
+        paths = sorted(self.folder.glob(self.log.name + ".*"))
+        return {path.suffix[1:]: path.read_text(errors="replace") for path in paths}
+
+    def reports(self) -> list[str]:
+        """Return the reports of a run: all errors, and the leaks that concern the extension.
+
+        Of the processes that the tests start only errors count: a child of fork leaves what it has inherited, and
+        a process that ends leaves what is alive, both on purpose.
+        """
+        found = []
+        ours = ["_cukern", f"{ROOT / 'ext'}/", f"{ROOT / 'cuda'}/"]
+        for process, text in self.logs().items():
+            # ThreadSanitizer's reports have blank lines in them and lie between lines of equals signs.
+            for block in re.split(r"^={18}$", text, flags=re.M) if self.name == "thread" else text.split("\n\n"):
+                is_error = re.search(self.sanitizer.errors, block) is not None
+                is_leak = "leak of" in block and any(place in block for place in ours) and process == str(self.pid)
+                if is_error or is_leak:
+                    found.append(block.strip("\n"))
+        return found
+
+    def find_planted(self) -> bool:
+        """Whether each planted defect is found."""
+        for defect, message in self.sanitizer.defects.items():
+            self.run("-c", f"from cukern import _cukern; _cukern._plant_defect({defect!r})")
+            if not any(message in text for text in self.logs().values()) or not self.reports():
+                print(f"{self.name}: the planted {defect} was not found", file=sys.stderr)
+                return False
+            print(f"{self.name}: planted {defect}: found", flush=True)
+        return True
+
+    def test(self, arguments: list[str]) -> bool:
+        """Run the tests; whether they passed and no problem was reported."""
+        begin = time.monotonic()
+        files = [str(ROOT / "tests" / name) for name in self.sanitizer.files] or [str(ROOT / "tests")]
+        options = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not build", "-k", self.sanitizer.left_out]
+        code = self.run(*options, *arguments, *files)
+        problems = self.reports()
+        output = (self.folder / "output").read_text(errors="replace")
+        shown = [line for line in output.splitlines() if not line.startswith("SKIPPED ")]
+        print(*(shown if code else shown[-1:]), sep="\n")
+        print(*problems, sep="\n\n", file=sys.stderr)
+        print(
+            f"{self.name}: pytest ended with {code} in {time.monotonic() - begin:.0f} s; "
+            f"the sanitizer reported {len(problems)} problems",
+            flush=True,
         )
-
-
-def reports(log: Path) -> list[str]:
-    """Return the reports of a run that concern the extension."""
-    found = []
-    ours = ["_cukern", f"{ROOT / 'ext'}/", f"{ROOT / 'cuda'}/"]
-    for path in sorted(log.parent.glob(log.name + ".*")):
-        for block in path.read_text(errors="replace").split("\n\n"):
-            is_error = "ERROR: AddressSanitizer" in block or "runtime error:" in block
-            is_leak = "leak of" in block and any(place in block for place in ours)
-            if is_error or is_leak:
-                found.append(block)
-    return found
+        return not problems and code == 0
 
 
 def main() -> int:
-    package = build()
-    log = FOLDER / "report"
-    for defect, message in DEFECTS.items():
-        run(package, "-c", f"from cukern import _cukern; _cukern._plant_defect({defect!r})", log=log)
-        text = "".join(path.read_text(errors="replace") for path in log.parent.glob(log.name + ".*"))
-        if message not in text or not reports(log):
-            print(f"the planted {defect} was not found", file=sys.stderr)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="name", help="address or thread; both by default")
+    arguments = sys.argv[1:]
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    own, others = arguments[:at], arguments[at + 1 :]
+    names = parser.parse_args(own).names or list(SANITIZERS)
+    if unknown := set(names) - set(SANITIZERS):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(SANITIZERS)}")
+    runners = [Runner(name) for name in names]
+    for runner in runners:
+        runner.build()
+        if not runner.find_planted():
             return 1
-        print(f"planted {defect}: found")
-    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not build", str(ROOT / "tests")]
-    left_out = "not test_package and not test_import_is_quick"
-    done = run(package, *tests, "-k", left_out, *sys.argv[1:], log=log)
-    problems = reports(log)
-    print(*problems, sep="\n\n", file=sys.stderr)
-    print(f"pytest ended with {done.returncode}; the sanitizers reported {len(problems)} problems")
-    return 1 if problems or done.returncode else 0
+    with ThreadPoolExecutor(len(runners)) as pool:  # each has one core to itself
+        passed = list(pool.map(lambda runner: runner.test(others), runners))
+    return 0 if all(passed) else 1
 
 
 if __name__ == "__main__":

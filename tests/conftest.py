@@ -8,6 +8,7 @@ cuda          the GPU; skipped without one, or failed with CUKERN_REQUIRE_GPU=1
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 from collections.abc import Iterator
 
@@ -21,6 +22,7 @@ from cukern import _cukern
 BACKENDS = ["host", "host-staged", pytest.param("cuda", marks=pytest.mark.gpu)]
 STAGED = BACKENDS[1:]  # on which operands travel
 SMALL = os.environ.get("CUKERN_TEST_SMALL") == "1"  # for compute-sanitizer, under which kernels crawl
+SANITIZED = os.environ.get("CUKERN_TEST_SANITIZED") == "1"  # freed memory may be kept back, allocators are others
 
 
 def has_gpu() -> bool:
@@ -35,6 +37,7 @@ def has_gpu() -> bool:
 
 
 HAS_GPU = has_gpu()
+FINISHED = itertools.count(1)
 REQUIRE_GPU = os.environ.get("CUKERN_REQUIRE_GPU") == "1"
 
 
@@ -81,6 +84,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(skip)
+
+
+def forget_what_is_there() -> None:
+    """Keep what pytest holds out of the collector's sight: many tests collect, and under a sanitizer that is slow."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_collection_finish() -> None:
+    forget_what_is_there()
+
+
+def pytest_runtest_logfinish() -> None:
+    if next(FINISHED) % 100 == 0:  # the reports that pytest keeps
+        forget_what_is_there()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import use
+from conftest import SANITIZED, use
 from processes import run_quietly
 
 import cukern
@@ -364,7 +363,7 @@ def fail_allocations(group: str) -> str:
     return "\n".join(problem for name in names for problem in check_allocations(name, operands))
 
 
-@pytest.mark.skipif(os.environ.get("CUKERN_TEST_SANITIZED") == "1", reason="a sanitizer keeps allocators of its own")
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer keeps allocators of its own")
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_allocation_of_python_fails_in_turn(group: str) -> None:
     script = SCRIPT.format(tests=str(Path(__file__).parent), group=group)

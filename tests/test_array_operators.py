@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import assert_same, random_array
-from conftest import SMALL
+from conftest import SANITIZED, SMALL
 from oracles import ELEMENT_TYPES
 
 import cukern
@@ -19,6 +19,7 @@ MEMORY = ["device", "managed", "pinned"]
 HOST_MEMORY = MEMORY[1:]
 OTHER_TYPES = ["bool", "int8", "int16", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "complex64"]
 OTHER_TYPES += ["complex128"]
+LEAKS_IN_NUMPY = pytest.mark.skipif(SANITIZED, reason="NumPy keeps the operands of a reduction that is refused")
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -503,8 +504,8 @@ def test_other_objects_own_operators_are_asked() -> None:
         lambda x: np.floor_divide(x, 2),
         lambda x: np.power(x, 2),
         lambda x: np.equal(x, x),
-        lambda x: np.add.reduce(x),
-        lambda x: np.add.accumulate(x),
+        pytest.param(lambda x: np.add.reduce(x), marks=LEAKS_IN_NUMPY),
+        pytest.param(lambda x: np.add.accumulate(x), marks=LEAKS_IN_NUMPY),
         lambda x: np.add.outer(x, x),
         lambda x: np.multiply.at(x, [0], 1),
         lambda x: np.add(x, x, dtype="float32"),
