@@ -117,6 +117,13 @@ bool fits(const ModuleState &state, const char *function, const Array *array, co
     return true;
 }
 
+bool is_pinned(const void *data) noexcept {
+    Backend backend = Backend::host;
+    PointerInfo where;
+    return active_backend(&backend) == CUKERN_OK && backend == Backend::cuda &&
+           pointer_info(data, &where) == CUKERN_OK && where.known && where.kind == MemoryKind::pinned;
+}
+
 // Asks for a capsule and reads it. The producer is asked to be ready for `stream`, if it is given, else for the
 // innermost active one, else for its library's own, which needs no order (and a capture could not hold any).
 bool import_dlpack(const Place &place, PyObject *object, const TypeRecord &record, PyObject *stream,
@@ -134,7 +141,7 @@ bool import_dlpack(const Place &place, PyObject *object, const TypeRecord &recor
     }
     void *handle = nullptr;
     StreamRef active;
-    if (location.reachable && record.api != nullptr && !given(stream) && !active_stream(&active) &&
+    if (takes_stream(where) && record.api != nullptr && !given(stream) && !active_stream(&active) &&
         record.api->current_stream(where.type, where.id, &handle) == 0) {
         if (const Status status = stream_ref(handle, where.id, &consumer); status != CUKERN_OK) {
             raise_status(state, place.function, status);
@@ -143,6 +150,10 @@ bool import_dlpack(const Place &place, PyObject *object, const TypeRecord &recor
     }
     const PyRef capsule = call_dlpack(state, object, takes_stream(where) ? &consumer : nullptr, copy, nullptr);
     if (!capsule || !read_capsule(place, capsule.get(), foreign)) return false;
+    // torch says of pinned memory where it is when it is asked, and in the capsule that it is the CPU's. That of a
+    // copy is the CPU's.
+    if (where.type == dlpack::kCUDAHost && foreign->device.type == dlpack::kCPU && is_pinned(foreign->data))
+        foreign->device = where;
     foreign->has_producer = location.reachable;
     foreign->producer = consumer;
     foreign->read_only = foreign->read_only || (record.is_jax && !foreign->is_copy);
@@ -152,9 +163,8 @@ bool import_dlpack(const Place &place, PyObject *object, const TypeRecord &recor
 // Another library's array as an Array that shares its memory, which a device reaches.
 PyRef shared(const ModuleState &state, const char *function, PyObject *object, const Options &options) noexcept {
     const Place place{state, function, "a"};
-    const TypeRecord *known = record_of(const_cast<ModuleState &>(state), object);
-    if (known == nullptr) return {};
-    const TypeRecord record = *known;
+    const TypeRecord record = find_record(const_cast<ModuleState &>(state), object);
+    if (record.type == nullptr) return {};
     ForeignArray foreign;
     if (record.protocol == Protocol::cuda) {
         Reading reading;
@@ -163,6 +173,12 @@ PyRef shared(const ModuleState &state, const char *function, PyObject *object, c
     }
     if (!import_dlpack(place, object, record, options.stream, Py_None, &foreign)) return {};
     return adopt_array(place, foreign, foreign.keeper.get(), object);
+}
+
+// Whether a device reaches what an operand is read from. Pinned tensors of torch look like others on the host.
+bool is_reachable(const Operand &operand) noexcept {
+    if (!operand.on_host()) return operand.family() != Family::number;
+    return operand.family() == Family::exchange && is_pinned(operand.layout().data);
 }
 
 PyObject *asarray_method(PyObject *module, PyObject *args, PyObject *keywords) {
@@ -192,7 +208,7 @@ PyObject *asarray_method(PyObject *module, PyObject *args, PyObject *keywords) {
     } else if (!is_array(state, object) && !PyArray_Check(object)) {
         Operand operand;
         if (!operand.read_memory({state, "asarray", "a"}, object, false)) return nullptr;
-        if (operand.family() != Family::number && !operand.on_host()) {
+        if (is_reachable(operand)) {
             source = shared(state, "asarray", object, options);
             if (!source) return nullptr;
         }
@@ -249,9 +265,8 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keyword
         foreign.producer = consumer;
         foreign.producer.device = foreign.device.id;
     } else {
-        const TypeRecord *known = record_of(const_cast<ModuleState &>(state), object);
-        if (known == nullptr) return nullptr;
-        const TypeRecord record = *known;
+        const TypeRecord record = find_record(const_cast<ModuleState &>(state), object);
+        if (record.type == nullptr) return nullptr;
         if (!import_dlpack(place, object, record, options.stream, copy, &foreign)) return nullptr;
     }
     Location location;

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <new>
+#include <utility>
 
 #include "element_types.h"
 #include "errors.h"
@@ -37,10 +37,28 @@ PyRef value_of(const Getter &getter, PyObject *object) noexcept {
                                               : PyObject_GetAttrString(object, getter.name));
 }
 
+// Whether a tensor of torch is a view of another. One that is not stays so, which is remembered of those that come
+// more than once: asking takes a third of the time of reading a tensor.
+bool is_view(ModuleState &state, const TypeRecord &record, PyObject *object) noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(object);
+    KnownObject &known = state.whole[(address >> 4 ^ address >> 10) % kKnownObjects];
+    const bool seen = known.object == object;
+    if (seen && known.reference != nullptr && PyWeakref_GetObject(known.reference) == object) return false;
+    const PyRef base = value_of(record.base, object);
+    if (!base) PyErr_Clear();
+    if (!base || Py_IsNone(base.get()) == 0) return true;
+    PyRef reference = seen ? PyRef::steal(PyWeakref_NewRef(object, nullptr)) : PyRef();
+    if (seen && !reference) PyErr_Clear();
+    known.object = object;
+    const PyRef old = PyRef::steal(std::exchange(known.reference, reference.release()));
+    return false;
+}
+
 // Whether memory may be that of other values, by torch's negative bit. It comes from the imaginary part of a
 // conjugate, a view whose elements lie apart: asking, which releases the GIL there, is left out for tensors that
 // are neither.
-bool may_be_negative(const TypeRecord &record, PyObject *object, const ForeignArray &array) noexcept {
+bool may_be_negative(const Place &place, const TypeRecord &record, PyObject *object,
+                     const ForeignArray &array) noexcept {
     std::int64_t dense = size_of(array.type);
     std::int64_t count = 1;
     for (int i = array.ndim - 1; i >= 0; --i) {
@@ -49,15 +67,13 @@ bool may_be_negative(const TypeRecord &record, PyObject *object, const ForeignAr
         count *= array.shape[i];
     }
     if (!record.is_torch || record.base.name == nullptr || count == 1) return true;
-    const PyRef base = value_of(record.base, object);
-    if (!base) PyErr_Clear();
-    return !base || Py_IsNone(base.get()) == 0;
+    return is_view(const_cast<ModuleState &>(place.state), record, object);  // what is known of objects is a cache
 }
 
 // What torch's __dlpack__ checks, and its exchange API does not.
 bool check_torch(const Place &place, const TypeRecord &record, PyObject *object,
                  const ForeignArray &array) noexcept {
-    if (record.requires_grad.name != nullptr) {
+    if (record.requires_grad.name != nullptr && (is_floating(array.type) || kind_of(array.type) == 'c')) {
         const PyRef requires_grad = value_of(record.requires_grad, object);
         if (!requires_grad) return false;
         if (Py_IsTrue(requires_grad.get()) != 0) {
@@ -71,7 +87,7 @@ bool check_torch(const Place &place, const TypeRecord &record, PyObject *object,
                               "torch.no_grad()");
         }
     }
-    const int negative = may_be_negative(record, object, array) ? ask(record.is_neg, object) : 0;
+    const int negative = may_be_negative(place, record, object, array) ? ask(record.is_neg, object) : 0;
     if (negative > 0)
         refuse(place, "has its negative bit set: its memory holds other values; pass x.resolve_neg()");
     if (negative != 0) return false;
@@ -213,6 +229,16 @@ bool read_typestr(const Place &place, PyObject *typestr, ElementType *type) noex
     return false;
 }
 
+// CuPy's interface calls bfloat16 two bytes of unknown meaning; its dtype is that of ml_dtypes.
+bool is_bfloat16(const ModuleState &state, PyObject *typestr, PyObject *object, ElementType *type) noexcept {
+    if (typestr == nullptr || !PyUnicode_Check(typestr) || PyUnicode_CompareWithASCIIString(typestr, "<V2") != 0)
+        return false;
+    const PyRef dtype = PyRef::steal(PyObject_GetAttrString(object, "dtype"));
+    if (!dtype) PyErr_Clear();
+    return dtype && PyArray_DescrCheck(dtype.get()) &&
+           element_type_of(state, reinterpret_cast<PyArray_Descr *>(dtype.get()), type);
+}
+
 bool read_interface_stream(const Place &place, PyObject *stream, const TypeRecord &record,
                            ForeignArray *array) noexcept {
     if (stream == nullptr || Py_IsNone(stream) != 0) return true;
@@ -249,7 +275,10 @@ bool read_by_interface(const Place &place, const TypeRecord &record, PyObject *o
     PyObject *data = PyDict_GetItem(interface.get(), state.name_data);
     PyObject *mask = PyDict_GetItem(interface.get(), state.name_mask);
     if (mask != nullptr && Py_IsNone(mask) == 0) return refuse(place, "is masked, which is not supported");
-    if (!read_typestr(place, PyDict_GetItem(interface.get(), state.name_typestr), &array->type)) return false;
+    PyObject *typestr = PyDict_GetItem(interface.get(), state.name_typestr);
+    if (!(record.is_cupy && is_bfloat16(state, typestr, object, &array->type)) &&
+        !read_typestr(place, typestr, &array->type))
+        return false;
     if (shape == nullptr || PyTuple_Check(shape) == 0 || PyTuple_Size(shape) > kMaxDims)
         return bad_interface(place, "shape");
     array->ndim = static_cast<int>(PyTuple_Size(shape));

@@ -17,14 +17,14 @@ namespace {
 
 constexpr int kMostRecords = 16;  // types that are remembered; more take turns
 
-PyRef attribute_of_type(PyObject *type, PyObject *name) noexcept {
-    PyRef value = PyRef::steal(PyObject_GetAttr(type, name));
+PyRef attribute_of(PyObject *object, PyObject *name) noexcept {
+    PyRef value = PyRef::steal(PyObject_GetAttr(object, name));
     if (!value) PyErr_Clear();
     return value;
 }
 
-PyRef attribute_of_type(PyObject *type, const char *name) noexcept {
-    PyRef value = PyRef::steal(PyObject_GetAttrString(type, name));
+PyRef attribute_of(PyObject *object, const char *name) noexcept {
+    PyRef value = PyRef::steal(PyObject_GetAttrString(object, name));
     if (!value) PyErr_Clear();
     return value;
 }
@@ -62,8 +62,8 @@ bool tells_stream(const ModuleState &state, PyObject *object) noexcept {
 // Looks through the type and those that it comes from; a class in Python on the way may have put something else in
 // the attribute's place.
 Getter getter_of(PyObject *type, const char *name) noexcept {
-    if (!attribute_of_type(type, name)) return {};
-    const PyRef order = attribute_of_type(type, "__mro__");
+    if (!attribute_of(type, name)) return {};
+    const PyRef order = attribute_of(type, "__mro__");
     for (Py_ssize_t i = 0; order && PyTuple_Check(order.get()) && i < PyTuple_Size(order.get()); ++i) {
         PyObject *own = PyTuple_GetItem(order.get(), i);
         const auto *table =
@@ -71,7 +71,7 @@ Getter getter_of(PyObject *type, const char *name) noexcept {
         for (; table != nullptr && table->name != nullptr; ++table)
             if (std::strcmp(table->name, name) == 0) return {name, table->get, table->closure};
         PyErr_Clear();
-        const PyRef space = attribute_of_type(own, "__dict__");
+        const PyRef space = attribute_of(own, "__dict__");
         const PyRef key = PyRef::steal(PyUnicode_FromString(name));
         if (!space || !key || PySequence_Contains(space.get(), key.get()) != 0) break;
     }
@@ -81,8 +81,8 @@ Getter getter_of(PyObject *type, const char *name) noexcept {
 
 Question question_of(PyObject *object, const char *name) noexcept {
     Question question;
-    question.method = attribute_of_type(reinterpret_cast<PyObject *>(Py_TYPE(object)), name).release();
-    const PyRef bound = question.method != nullptr ? attribute_of_type(object, name) : PyRef();
+    question.method = attribute_of(reinterpret_cast<PyObject *>(Py_TYPE(object)), name).release();
+    const PyRef bound = question.method != nullptr ? attribute_of(object, name) : PyRef();
     if (bound && PyCFunction_CheckExact(bound.get()) != 0 && PyCFunction_GetFlags(bound.get()) == METH_NOARGS)
         question.function = PyCFunction_GetFunction(bound.get());
     return question;
@@ -92,10 +92,10 @@ void fill_record(const ModuleState &state, PyObject *object, TypeRecord &record)
     auto *type = reinterpret_cast<PyObject *>(Py_TYPE(object));
     record.type = PyRef::borrow(type).release();
     if (PyArray_Check(object)) return;  // NumPy's arrays are read by their own structure
-    const PyRef module = attribute_of_type(type, "__module__");
+    const PyRef module = attribute_of(type, "__module__");
     record.is_cupy = starts_with(module.get(), "cupy");
     record.is_jax = starts_with(module.get(), "jax");
-    if (const PyRef capsule = attribute_of_type(type, state.name_exchange); capsule) {
+    if (const PyRef capsule = attribute_of(type, state.name_exchange); capsule) {
         record.api = find_api(capsule.get());
         if (record.api != nullptr) record.protocol = Protocol::exchange;
     }
@@ -107,8 +107,8 @@ void fill_record(const ModuleState &state, PyObject *object, TypeRecord &record)
         record.is_torch = record.requires_grad.name != nullptr && starts_with(module.get(), "torch");
         return;
     }
-    const bool has_dlpack = static_cast<bool>(attribute_of_type(type, state.name_dlpack));
-    const bool has_interface = static_cast<bool>(attribute_of_type(type, state.name_cai));
+    const bool has_dlpack = static_cast<bool>(attribute_of(type, state.name_dlpack));
+    const bool has_interface = static_cast<bool>(attribute_of(type, state.name_cai));
     if (has_interface && (!has_dlpack || tells_stream(state, object)))
         record.protocol = Protocol::cuda;
     else if (has_dlpack)
@@ -133,6 +133,10 @@ void clear_type_records(ModuleState &state) noexcept {
     TypeRecord *records = std::exchange(state.types, nullptr);
     for (int i = 0; records != nullptr && i < kMostRecords; ++i) clear_record(records[i]);
     delete[] records;
+    for (KnownObject &known : state.whole) {
+        known.object = nullptr;
+        Py_CLEAR(known.reference);
+    }
 }
 
 int visit_type_records(ModuleState &state, visitproc visit, void *arg) noexcept {
@@ -141,6 +145,7 @@ int visit_type_records(ModuleState &state, visitproc visit, void *arg) noexcept 
         Py_VISIT(state.types[i].is_neg.method);
         Py_VISIT(state.types[i].is_conj.method);
     }
+    for (const KnownObject &known : state.whole) Py_VISIT(known.reference);
     return 0;
 }
 
@@ -164,6 +169,18 @@ const TypeRecord *record_of(ModuleState &state, PyObject *object) noexcept {
     state.types[at] = fresh;
     clear_record(old);
     return &state.types[at];
+}
+
+TypeRecord find_record(ModuleState &state, PyObject *object) noexcept {
+    const TypeRecord *known = record_of(state, object);
+    if (known == nullptr) return {};
+    if (known->protocol != Protocol::other || PyObject_CheckBuffer(object)) return *known;
+    TypeRecord record = *known;
+    if (attribute_of(object, state.name_cai))
+        record.protocol = Protocol::cuda;
+    else if (attribute_of(object, state.name_dlpack))
+        record.protocol = Protocol::dlpack;
+    return record;
 }
 
 bool locate(const Place &place, const dlpack::Device &device, Location *location) noexcept {

@@ -45,8 +45,11 @@ struct TypeRecord {
 // Whether an object is of a type that is known already as another library's array: the common case of them.
 bool is_known_foreign(const ModuleState &state, PyObject *object) noexcept;
 
-// Null with an exception set on failure.
+// Null with an exception set on failure. What runs code may replace a record: keep a copy.
 const TypeRecord *record_of(ModuleState &state, PyObject *object) noexcept;
+// A copy of that, with the protocol that the object itself has where its type has none. Its type is null on
+// failure.
+TypeRecord find_record(ModuleState &state, PyObject *object) noexcept;
 bool make_type_records(ModuleState &state) noexcept;
 void clear_type_records(ModuleState &state) noexcept;
 int visit_type_records(ModuleState &state, visitproc visit, void *arg) noexcept;
@@ -83,6 +86,9 @@ struct Reading {
     const dlpack::ExchangeAPI *api = nullptr;
     dlpack::Device device{};
     StreamRef producer;
+    // Of the last array: where memory of its device is.
+    dlpack::Device located{};
+    Location location;
 };
 
 // Raises TypeError: "function: argument <what>". False.

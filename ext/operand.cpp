@@ -174,15 +174,14 @@ bool Operand::read_array(const Place &place, PyArrayObject *array) noexcept {
 
 bool Operand::read_library(const Place &place, PyObject *object, Reading &reading, bool writes) noexcept {
     auto &state = const_cast<ModuleState &>(place.state);  // the records of types are a cache
-    const TypeRecord *known = record_of(state, object);
-    if (known == nullptr) return false;
-    if (known->protocol == Protocol::other) {
+    const TypeRecord record = find_record(state, object);
+    if (record.type == nullptr) return false;
+    if (record.protocol == Protocol::other) {
         if (PyObject_CheckBuffer(object)) return read_buffer(place, object);
         return refuse_object(place, object,
                              "expected an array of cukern, NumPy or another library (with __dlpack__ or "
                              "__cuda_array_interface__), an object with the buffer protocol, or a number");
     }
-    const TypeRecord record = *known;  // reading may run code that replaces the cached one
     ForeignArray array;
     if (!read_foreign(place, record, object, reading, writes, &array)) return false;
     keeper_ = std::move(array.keeper);
@@ -192,7 +191,12 @@ bool Operand::read_library(const Place &place, PyObject *object, Reading &readin
               : record.is_cupy                      ? Family::cupy
               : record.protocol == Protocol::dlpack ? Family::dlpack
                                                     : Family::cuda;
-    if (!locate(place, array.device, &access_.location)) return false;
+    if (reading.located.type != array.device.type || reading.located.id != array.device.id) {
+        reading.located = {};
+        if (!locate(place, array.device, &reading.location)) return false;
+        reading.located = array.device;
+    }
+    access_.location = reading.location;
     access_.has_producer = array.has_producer;
     access_.producer = array.producer;
     if (!array.reused_in_order) access_.holder = keeper_ ? keeper_.get() : object;
@@ -274,12 +278,15 @@ bool Operand::set_memory(const Place &place, void *data, int ndim, const std::in
     TensorView &view = access_.view;
     view.data = data;
     view.ndim = ndim;
-    aligned_ = reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(alignment_of(view.type)) == 0;
+    // Sizes and alignments are powers of two: divisions would take longer than the rest of this.
+    const int shift = __builtin_ctzll(static_cast<unsigned long long>(item_size));
+    aligned_ =
+        (reinterpret_cast<std::uintptr_t>(data) & static_cast<std::uintptr_t>(alignment_of(view.type) - 1)) == 0;
     for (int i = 0; i < ndim; ++i) {
         layout_shape_[i] = view.shape[i] = shape[i];
         byte_strides_[i] = strides[i];
-        view.strides[i] = strides[i] / item_size;
-        if (shape[i] > 1 && strides[i] % item_size != 0) aligned_ = false;
+        view.strides[i] = strides[i] >> shift;
+        if (shape[i] > 1 && (strides[i] & (item_size - 1)) != 0) aligned_ = false;
     }
     std::int64_t bytes = 0;
     if (!checked_bytes(view.shape, ndim, size_of(view.type), &bytes)) {

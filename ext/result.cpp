@@ -126,8 +126,8 @@ bool refuse_mix(const char *function, const Operand &host, const Operand &device
 }  // namespace
 
 bool Result::decide_site(const Request &request, Operand *const *operands, int num_operands) noexcept {
-    const Operand *device = nullptr;  // one that only its device reaches
-    const Operand *shared = nullptr;  // one that both sides reach
+    const Operand *device = nullptr;  // one that only its device reaches, or whose library works on it there
+    const Operand *shared = nullptr;  // an Array that both sides reach
     const Operand *host = nullptr;
     const Access *accesses[kMaxInputs + 1] = {};
     for (int i = 0; i <= num_operands; ++i) {
@@ -138,7 +138,8 @@ bool Result::decide_site(const Request &request, Operand *const *operands, int n
         accesses[i] = &operand.access();
         if (operand.on_host()) {
             if (host == nullptr) host = &operand;
-        } else if (operand.family() != Family::number && location.kind == MemoryKind::device) {
+        } else if (operand.family() != Family::number &&
+                   (location.kind == MemoryKind::device || operand.family() != Family::array)) {
             if (device != nullptr && device->access().location.device != location.device) {
                 PyErr_Format(PyExc_ValueError,
                              "%s: %s is on device %d and %s on device %d; copy one of them, as by "

@@ -22,6 +22,7 @@ from cukern import _cukern
 BACKENDS = ["host", "host-staged", pytest.param("cuda", marks=pytest.mark.gpu)]
 STAGED = BACKENDS[1:]  # on which operands travel
 SMALL = os.environ.get("CUKERN_TEST_SMALL") == "1"  # for compute-sanitizer, under which kernels crawl
+POOLED = os.environ.get("CUKERN_POOL") != "0"
 SANITIZED = os.environ.get("CUKERN_TEST_SANITIZED") == "1"  # freed memory may be kept back, allocators are others
 
 
@@ -78,6 +79,12 @@ def nothing_left() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    unfit = [] if POOLED else ["pooled"]
+    unfit += ["unsanitized"] if SANITIZED else []
+    left_out = [item for item in items if any(item.get_closest_marker(name) for name in unfit)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     if HAS_GPU or REQUIRE_GPU:
         return
     skip = pytest.mark.skip(reason="needs a GPU")

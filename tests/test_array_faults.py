@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import SANITIZED, use
+from conftest import use
 from processes import run_quietly
 
 import cukern
@@ -363,7 +363,7 @@ def fail_allocations(group: str) -> str:
     return "\n".join(problem for name in names for problem in check_allocations(name, operands))
 
 
-@pytest.mark.skipif(SANITIZED, reason="a sanitizer keeps allocators of its own")
+@pytest.mark.unsanitized  # a sanitizer keeps allocators of its own
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_allocation_of_python_fails_in_turn(group: str) -> None:
     script = SCRIPT.format(tests=str(Path(__file__).parent), group=group)

@@ -255,6 +255,7 @@ def test_arrays_that_are_there_at_a_fork_work_on_the_host() -> None:
     assert run_quietly(script, CUKERN_BACKEND="host", CUKERN_NUM_THREADS="4") == "done\n"
 
 
+@pytest.mark.unsanitized  # compute-sanitizer does not let a forked child end
 @pytest.mark.gpu
 def test_arrays_that_are_there_at_a_fork_are_refused_with_a_gpu() -> None:
     script = FORK.replace("CHILD", IN_A_GPU_CHILD.strip())

@@ -9,12 +9,14 @@ import re
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from interchange_tools import (
     COMPUTED,
     EXCHANGED,
+    GPU_LIBRARIES,
     HOST_LIBRARIES,
     MEMORIES,
     QUIET,
@@ -41,9 +43,10 @@ def library(request: pytest.FixtureRequest) -> Iterator[Library]:
 
 
 @pytest.mark.parametrize("dtype", COMPUTED)
-def test_operands_and_results(library: Library, dtype: str) -> None:
+def test_operands_and_results(backend: str, library: Library, dtype: str) -> None:
     x, y = library.make(values_of(dtype)), library.make(values_of(dtype) * 3)
     a, b = library.read(x), library.read(y)
+    before = cukern.counters()["launches"]
     for result, wanted in (
         (cukern.add(x, y), a + b),
         (cukern.subtract(x, 1), a - 1),
@@ -53,6 +56,7 @@ def test_operands_and_results(library: Library, dtype: str) -> None:
         assert isinstance(result, library.result)
         np.testing.assert_array_equal(library.read(result), wanted, strict=True)
     np.testing.assert_array_equal(library.read(x), a, strict=True)
+    assert cukern.counters()["launches"] == before + 4  # the elements have travelled
 
 
 def test_products(library: Library) -> None:
@@ -368,14 +372,110 @@ def test_torch_and_jax_see_an_array_of_the_host_backend(backend: str) -> None:
 
 @pytest.mark.parametrize("memory", MEMORIES[1:])
 def test_jax_sees_managed_and_pinned_memory_through_numpy(memory: str) -> None:
+    own, jax = cukern.asarray(VALUES, memory=memory), bring("jax")
+    found = jax.numpy.asarray(np.asarray(own), device=jax.devices("cpu")[0])
+    np.testing.assert_array_equal(np.asarray(found), VALUES, strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint8", "int16", "int32", "int64", "uint64"])
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_an_array_goes_to_an_array_array(memory: str, dtype: str) -> None:
+    own = cukern.arange(6, dtype=dtype, memory=memory)
+    code = np.dtype(dtype).char
+    for fill in (lambda to: cukern.asnumpy(own, out=to), lambda to: cukern.copyto(to, own)):
+        found = array.array(code, [99] * 6)
+        fill(found)
+        assert found == array.array(code, range(6))
+    if memory != "device":
+        assert array.array(code, memoryview(own).tobytes()) == array.array(code, range(6))
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in EXCHANGED if dtype != "bfloat16"])
+@pytest.mark.parametrize("memory", MEMORIES[1:])
+@pytest.mark.parametrize("look", ["np.asarray", "np.from_dlpack", "memoryview", "torch"])
+def test_host_views_of_every_element_type(look: str, memory: str, dtype: str) -> None:
+    looks = {
+        "np.asarray": np.asarray,
+        "np.from_dlpack": np.from_dlpack,
+        "memoryview": lambda x: np.asarray(memoryview(x)),
+        "torch": lambda x: bring("torch").as_tensor(np.asarray(x)).numpy(),
+    }
+    values = values_of(dtype)
+    own = cukern.asarray(values, memory=memory)
+    view = looks[look](own)
+    np.testing.assert_array_equal(view, values, strict=True)
+    assert view.ctypes.data == pointer_of(own)
+
+
+@pytest.mark.parametrize("memory", MEMORIES[1:])
+def test_numpys_array_method_with_arguments(memory: str) -> None:
     own = cukern.asarray(VALUES, memory=memory)
-    np.testing.assert_array_equal(np.asarray(bring("jax").numpy.asarray(np.asarray(own))), VALUES, strict=True)
-    assert array.array("f", memoryview(own).tobytes()).tolist() == VALUES.ravel().tolist()
+    for view in (own.__array__(), own.__array__(None, copy=None), own.__array__(np.dtype("float32"), copy=False)):
+        assert view.ctypes.data == pointer_of(own)
+    for copied in (own.__array__(copy=True), np.array(own), own.__array__(np.dtype("float64"))):
+        assert copied.ctypes.data != pointer_of(own)
+        np.testing.assert_array_equal(copied, VALUES)
+    assert own.__array__(np.dtype("float64")).dtype == "float64"
+    assert np.asarray(own, dtype="int16").dtype == "int16"
+    with pytest.raises(ValueError, match="copy"):
+        own.__array__(np.dtype("float64"), copy=False)
 
 
+@pytest.mark.parametrize("memory", MEMORIES[1:])
+def test_views_of_a_read_only_array(memory: str) -> None:
+    own = cukern.broadcast_to(cukern.ones(1, "float32", memory=memory), (3,))
+    for view in (np.asarray(own), np.from_dlpack(own), np.asarray(memoryview(own))):
+        assert not view.flags.writeable
+        assert view.ctypes.data == pointer_of(own)
+
+
+def test_an_array_of_jax_goes_back_by_its_values_alone(backend: str) -> None:
+    library = HOST_LIBRARIES["jax"]()
+    jax = bring("jax")
+    own = cukern.from_dlpack(library.make(VALUES))
+    if backend == "cuda":  # a copy, and not read-only
+        return
+    with pytest.raises(BufferError, match=r"read-only.*max_version"):  # JAX asks for a capsule without that flag
+        jax.numpy.from_dlpack(own)
+    np.testing.assert_array_equal(np.asarray(jax.numpy.asarray(cukern.asnumpy(own))), VALUES)
+
+
+class OnGpu:
+    """An array of a library that offers the CUDA array interface alone."""
+
+    __cuda_array_interface__: ClassVar[dict[str, Any]] = {
+        "shape": (3,),
+        "typestr": "<f4",
+        "data": (512, False),
+        "version": 3,
+    }
+
+
+def test_arrays_of_a_gpu_on_the_host_backend(backend: str) -> None:
+    if backend == "cuda":  # see test_interchange_gpu.py
+        return
+    for call in (
+        lambda: cukern.add(OnGpu(), 1),
+        lambda: cukern.add(np.ones(3, np.float32), 1, out=OnGpu()),
+        lambda: cukern.asarray(OnGpu()),
+    ):
+        with pytest.raises(TypeError, match="in a GPU's memory"):
+            call()
+
+
+@pytest.mark.build  # reads docs/, which is no part of a wheel
 def test_the_page_names_tests_that_exist() -> None:
     here = Path(__file__).parent
     sources = "".join(path.read_text() for path in here.glob("test_*.py"))
     named = re.findall(r"`(?:tests/\w+\.py::)?(test_\w+)`", (here.parent / "docs/interchange.md").read_text())
     assert len(named) > 40
     assert [name for name in named if f"def {name}(" not in sources] == []
+
+
+@pytest.mark.build
+def test_the_pages_tables_have_the_libraries_that_the_tests_have() -> None:
+    page = (Path(__file__).parent.parent / "docs/interchange.md").read_text()
+    heads = re.findall(r"^\| (`?[\w.]+`?)[^|]*\|.*\|$", page, re.MULTILINE)
+    rows = [head.strip("`").lower() for head in heads]
+    assert rows[: len(GPU_LIBRARIES)] == list(GPU_LIBRARIES)
+    assert set(rows[len(GPU_LIBRARIES) :]) == set(HOST_LIBRARIES) - {"memoryview"}  # one row with array.array

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interchange_tools import QUIET, SIZE, bring
+from interchange_tools import MEMORIES, QUIET, SIZE, bring
 
 import cukern
 
@@ -302,13 +302,59 @@ def test_torchs_own_capture_stream(torch: Any) -> None:
     assert (result == 180).all()
 
 
+@pytest.mark.pooled
+def test_lent_memory_is_not_settled_while_there_is_other(torch: Any) -> None:
+    capture = Capture("torch")
+    x, out = full(SIZE, 1), full(SIZE, 0)
+    with capture.current():
+        cukern.add(x, x, out=out, stream=capture.handle)
+    cukern.empty_cache()
+    lent = cukern.empty(SIZE, "float32")
+    torch.from_dlpack(lent)
+    with cukern.Stream():  # its blocks are any stream's once it is gone
+        spare = cukern.empty(SIZE, "float32")
+        del spare
+    del lent
+    before = cukern.counters()
+    with capture.begun():
+        other = cukern.empty(SIZE, "float32")
+        cukern.add(x, x, out=out, stream=capture.handle)
+    after = cukern.counters()
+    assert after["driver_allocations"] == before["driver_allocations"]
+    assert after["free_list_hits"] == before["free_list_hits"] + 1
+    capture.replay()
+    assert holds(out, 2)
+    del other
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_the_driver_is_asked_for_memory_meanwhile(torch: Any, memory: str) -> None:
+    capture = Capture("torch")
+    x, out = full(SIZE, 1), full(SIZE, 0)
+    busy = cukern.Stream()
+    with capture.current():
+        cukern.add(x, x, out=out, stream=capture.handle)
+    cukern.empty_cache()
+    pending = cukern.full(SIZE, 3, "float32", stream=busy)
+    before = cukern.counters()["driver_allocations"]
+    with capture.begun():
+        other = cukern.empty(SIZE, "float32", memory=memory, stream=busy)
+        other.fill(7, stream=busy)
+        assert pending.tolist() == [3] * SIZE  # the host may wait for other streams
+        cukern.add(x, x, out=out, stream=capture.handle)
+        cukern.empty_cache()
+    assert cukern.counters()["driver_allocations"] == before + 1
+    capture.replay()
+    assert holds(out, 2)
+    assert holds(other, 7)
+
+
+@pytest.mark.pooled
 def test_arrays_are_freed_and_made_elsewhere_meanwhile(torch: Any) -> None:
     capture = Capture("torch")
     x, out = full(SIZE, 1), full(SIZE, 0)
     with capture.current():
         cukern.add(x, x, out=out, stream=capture.handle)
-    kept = cukern.empty(SIZE, "float32")
-    del kept  # so that the driver need not be asked for memory, which no capture survives
     with capture.begun():
         other = cukern.empty(SIZE, "float32")
         del other

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interchange_tools import QUIET, bring, pointer_of
+from conftest import SANITIZED
+from interchange_tools import GPU_LIBRARIES, HOST_LIBRARIES, QUIET, VALUES, bring, pointer_of
 
 import cukern
 
@@ -27,11 +28,16 @@ def fake(torch: Any) -> Any:
         return torch.ones(3)
 
 
+def dense_negative(torch: Any) -> Any:
+    return torch.ones(3, dtype=torch.complex64).conj().imag.as_strided((3,), (1,))
+
+
 REFUSED: dict[str, tuple[Any, str]] = {
     "requires_grad": (lambda torch: torch.ones(3, requires_grad=True), r"x\.detach\(\).*torch\.no_grad\(\)"),
     "parameter": (lambda torch: torch.nn.Parameter(torch.ones(3)), r"x\.detach\(\)"),
     "conjugate": (lambda torch: torch.ones(3, dtype=torch.complex64).conj(), r"x\.resolve_conj\(\)"),
     "negative": (lambda torch: torch.ones(3, dtype=torch.complex64).conj().imag, r"x\.resolve_neg\(\)"),
+    "negative, dense": (dense_negative, r"x\.resolve_neg\(\)"),
     "fake": (fake, "fake"),
     "meta": (lambda torch: torch.ones(3, device="meta"), "fake or lazy"),
     "sparse": (lambda torch: torch.ones(3).to_sparse(), "sparse"),
@@ -58,6 +64,23 @@ def test_refused_tensors(torch: Any, name: str, how: str) -> None:
 def test_from_dlpack_refuses_them_too(torch: Any, name: str) -> None:
     with pytest.raises((TypeError, BufferError, ValueError, RuntimeError)):  # most are torch's own
         cukern.from_dlpack(REFUSED[name][0](torch))
+
+
+def test_a_tensor_that_comes_where_another_was(torch: Any) -> None:
+    plain = torch.ones(3)
+    for _ in range(5):  # it is known by now
+        assert cukern.add(plain, 1).tolist() == [2, 2, 2]
+    others = [torch.ones(3) for _ in range(300)]
+    for other in others * 3:
+        cukern.add(other, 1)
+    addresses = {id(other) for other in others}
+    del others, other
+    views = [dense_negative(torch) for _ in range(300)]
+    assert SANITIZED or addresses & {id(view) for view in views}  # sanitizers keep freed memory back
+    for view in views:
+        with pytest.raises(TypeError, match="negative bit"):
+            cukern.add(view, 1)
+    assert cukern.add(plain, 1).tolist() == [2, 2, 2]
 
 
 def test_tensors_with_gradients_where_none_are_recorded(torch: Any) -> None:
@@ -125,8 +148,19 @@ def test_pinned_tensors(torch: Any) -> None:
     assert result.tolist() == [2 * n for n in range(12)]  # the host may look at once
     assert cukern.add(tensor, 1, out=tensor) is tensor
     assert tensor.tolist() == [n + 1 for n in range(12)]
-    for own in (cukern.asarray(tensor), cukern.from_dlpack(tensor)):
-        assert own.tolist() == tensor.tolist()
+    for make in (cukern.asarray, cukern.from_dlpack):
+        for own in (make(tensor), make(tensor, copy=False)):
+            assert (own.memory, pointer_of(own)) == ("pinned", tensor.data_ptr())
+            assert own.tolist() == tensor.tolist()
+        own.fill(5)
+        cukern.synchronize()
+        assert tensor.tolist() == [5] * 12
+        tensor.copy_(torch.arange(12.0))
+        assert own.tolist() == list(range(12))
+        copied = make(tensor, copy=True)
+        copied.fill(9)
+        cukern.synchronize()
+        assert tensor.tolist() == list(range(12))
 
 
 @on_gpu
@@ -143,19 +177,27 @@ def test_operands_on_the_cpu_and_on_the_gpu_do_not_mix(torch: Any) -> None:
     assert cukern.add(device, np.float32(1)).tolist() == [2, 2, 2]
 
 
-@on_gpu
 @pytest.mark.parametrize("memory", ["managed", "pinned"])
-def test_arrays_that_both_sides_reach_go_with_both(torch: Any, memory: str) -> None:
-    own = cukern.ones(3, "float32", memory=memory)
-    for device in ("cpu", "cuda"):
-        tensor = torch.ones(3, device=device)
-        result = cukern.add(tensor, own)
-        assert (type(result), result.device.type) == (torch.Tensor, device)
-        assert result.tolist() == [2, 2, 2]
-        assert type(cukern.add(own, tensor)) is cukern.Array
-        assert cukern.add(tensor, tensor, out=own) is own
-        assert own.tolist() == [2, 2, 2]
-        own.fill(1)
+@pytest.mark.parametrize(
+    "name", [*HOST_LIBRARIES, *[pytest.param(f"{name}, GPU", marks=pytest.mark.gpu) for name in GPU_LIBRARIES]]
+)
+def test_arrays_that_both_sides_reach_go_with_both(backend: str, name: str, memory: str) -> None:
+    on_gpu = name.endswith(", GPU")
+    if on_gpu and backend != "cuda":
+        return
+    library = (GPU_LIBRARIES if on_gpu else HOST_LIBRARIES)[name.removesuffix(", GPU")]()
+    own = cukern.asarray(VALUES, memory=memory)
+    x = library.make(VALUES)
+    values = cukern.asnumpy(cukern.asarray(x)) if on_gpu else library.read(x)
+    own = cukern.asarray(values, memory=memory)
+    result = cukern.add(x, own)
+    assert isinstance(result, library.result)
+    np.testing.assert_array_equal(cukern.asnumpy(cukern.asarray(result)), values + values)
+    mixed = cukern.add(own, x)
+    assert (type(mixed), mixed.memory) == (cukern.Array, "device" if on_gpu else memory)
+    np.testing.assert_array_equal(cukern.asnumpy(mixed), values + values)
+    assert cukern.add(x, x, out=own) is own
+    np.testing.assert_array_equal(cukern.asnumpy(own), values + values)
 
 
 @on_gpu

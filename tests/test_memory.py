@@ -25,7 +25,6 @@ COUNTERS = [
 ]
 POOLED = os.environ.get("CUKERN_POOL") != "0"
 MIB = 1 << 20
-pooled = pytest.mark.skipif(not POOLED, reason="CUKERN_POOL=0 keeps no memory")
 
 
 @pytest.fixture(autouse=True)
@@ -191,7 +190,7 @@ def test_a_call_that_writes_waits_only_while_its_output_is_exported(memory: str)
 # --- reuse ---
 
 
-@pooled
+@pytest.mark.pooled
 @pytest.mark.parametrize("memory", MEMORY)
 def test_freed_memory_is_used_again(memory: str) -> None:
     first = changes(lambda: cukern.empty(1000, memory=memory))
@@ -203,7 +202,7 @@ def test_freed_memory_is_used_again(memory: str) -> None:
     assert changes(lambda: cukern.empty(0, memory=memory)) == dict.fromkeys(COUNTERS, 0)
 
 
-@pooled
+@pytest.mark.pooled
 def test_free_lists_are_by_size_class_and_stream() -> None:
     stream = cukern.Stream()
     del (array := [cukern.empty(600, "int8")])[:]
@@ -217,7 +216,7 @@ def test_free_lists_are_by_size_class_and_stream() -> None:
     assert array == []
 
 
-@pooled
+@pytest.mark.pooled
 @pytest.mark.parametrize("memory", MEMORY)
 def test_warm_calls_neither_allocate_nor_wait(memory: str) -> None:
     a = cukern.ones((30, 30), memory=memory)

@@ -255,6 +255,7 @@ def test_negative_lengths(shape: Any) -> None:
         cukern.empty(shape)
 
 
+@pytest.mark.provokes_cuda_error
 @pytest.mark.parametrize("memory", MEMORY)
 @pytest.mark.parametrize("shape", [1 << 47, (1 << 58), (1 << 30, 1 << 29), (1 << 60) - 1])
 def test_more_than_any_machine_has(shape: Any, memory: str) -> None:
@@ -265,6 +266,7 @@ def test_more_than_any_machine_has(shape: Any, memory: str) -> None:
     assert cukern.ones(3, memory=memory).tolist() == [1.0] * 3
 
 
+@pytest.mark.provokes_cuda_error
 @pytest.mark.parametrize("memory", MEMORY)
 def test_more_than_any_machine_has_under_a_limit(memory: str) -> None:
     cukern.set_memory_limit((1 << 63) - 1, memory)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -16,7 +15,6 @@ import cukern
 from cukern import _cukern
 
 pytestmark = pytest.mark.usefixtures("backend")
-POOLED = os.environ.get("CUKERN_POOL") != "0"
 MEMORY = ["device", "managed", "pinned"]
 SIZE = 4096  # elements of float64: a size class of their own
 
@@ -249,7 +247,7 @@ A_STREAM_OF: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.skipif(not POOLED, reason="CUKERN_POOL=0 keeps no memory")
+@pytest.mark.pooled
 @pytest.mark.parametrize("name", A_STREAM_OF)
 def test_results_belong_to_the_stream_that_is_asked_for(name: str) -> None:
     x = cukern.zeros(SIZE)

@@ -83,27 +83,31 @@ void *BlockPool::take_waiting(const Key &key, const StreamRef &stream) noexcept 
     return nullptr;
 }
 
-void *BlockPool::acquire_cached(MemoryKind kind, std::size_t bytes, const StreamRef &stream,
-                                bool *recycled) noexcept {
-    const std::uint64_t list = list_of(stream);
-    const Key key = key_of(kind, bytes, stream.device, list);
-    const Key idle = key_of(kind, bytes, stream.device, kIdle);
+// Of the stream's own list, of those whose events have passed, of no stream's, and last what others work on.
+void *BlockPool::find(const Key &key, const StreamRef &stream, bool *recycled) noexcept {
+    auto [kind, device, list, size] = key;
     *recycled = list != kIdle;
-    const std::lock_guard lock(mutex_);
     void *data = take(key);
     if (data == nullptr && !waiting_.empty()) {
-        settle_lent();
         collect();
         data = take(key);
     }
     if (data != nullptr) return data;
     *recycled = false;
     if (list == kIdle) return nullptr;  // later uses on a stream of elsewhere are known by events alone
-    data = take(idle);
+    data = take({kind, device, kIdle, size});
     if (data != nullptr || waiting_.empty()) return data;
     data = take_waiting(key, stream);
     *recycled = data != nullptr;
     return data;
+}
+
+void *BlockPool::acquire_cached(MemoryKind kind, std::size_t bytes, const StreamRef &stream,
+                                bool *recycled) noexcept {
+    const Key key = key_of(kind, bytes, stream.device, list_of(stream));
+    const std::lock_guard lock(mutex_);
+    void *data = find(key, stream, recycled);
+    return data == nullptr && settle_lent() ? find(key, stream, recycled) : data;
 }
 
 Status BlockPool::acquire(MemoryKind kind, std::size_t bytes, const StreamRef &stream, void **out,
@@ -240,21 +244,24 @@ void BlockPool::forget(const Key &key) noexcept {
 
 // Blocks that were lent get an event after all that their device has been asked for so far. CUDA ends every
 // capture in the device's context when it records one, so this comes as late as can be: where the driver would
-// be asked for memory, which a capture does not survive either.
-void BlockPool::settle_lent() noexcept {
+// be asked for memory, which a capture does not survive either. Whether there was any.
+bool BlockPool::settle_lent() noexcept {
+    bool any = false;
     for (Waiting &block : waiting_) {
         if (!block.lent) continue;
         const int device = std::get<1>(block.key);
         const DeviceGuard guard(runtime_, device);
         Event event = nullptr;
-        if (guard.status() != CUKERN_OK || events_.acquire(device, &event) != CUKERN_OK) return;
+        if (guard.status() != CUKERN_OK || events_.acquire(device, &event) != CUKERN_OK) return any;
         if (runtime_.record_all(event) != CUKERN_OK) {
             events_.release(device, event);
-            return;  // another time
+            return any;  // another time
         }
         block.events.add(event, device);
         block.lent = false;
+        any = true;
     }
+    return any;
 }
 
 // Blocks whose events have passed go to their free lists.

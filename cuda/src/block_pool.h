@@ -77,11 +77,12 @@ private:
     using Lists = std::map<Key, std::vector<void *>>;
     Key key_of(MemoryKind kind, std::size_t bytes, int device, std::uint64_t list) const noexcept;
     void *take(const Key &key) noexcept;
+    void *find(const Key &key, const StreamRef &stream, bool *recycled) noexcept;
     void *take_waiting(const Key &key, const StreamRef &stream) noexcept;
     bool keep(const Key &key, void *data) noexcept;
     void forget(const Key &key) noexcept;
     void collect() noexcept;
-    void settle_lent() noexcept;
+    bool settle_lent() noexcept;
     Status allocate(const Key &key, void **out) noexcept;
     void wait_for_pinned(const Lists &free, const std::vector<Waiting> &waiting) noexcept;
     bool over_limit(const Key &key) noexcept;

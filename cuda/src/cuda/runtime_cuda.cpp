@@ -10,6 +10,7 @@
 
 #include "cuda/check.h"
 #include "cuda/cublas.h"
+#include "cuda/driver.h"
 #include "cuda/kernels.h"
 #include "runtime.h"
 
@@ -24,6 +25,19 @@ void note_fork() noexcept { g_forked.store(true, std::memory_order_relaxed); }
 
 cudaStream_t native(Stream stream) noexcept { return static_cast<cudaStream_t>(stream); }
 cudaEvent_t native_event(Event event) noexcept { return static_cast<cudaEvent_t>(event); }
+
+// While any thread captures a stream in CUDA's mode "global" or this one in "thread local", what might order work
+// by itself is refused and ends the capture. What is called in this scope is for no captured stream and is let be.
+class OutsideCaptures {
+public:
+    OutsideCaptures() noexcept { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    OutsideCaptures(const OutsideCaptures &) = delete;
+    OutsideCaptures &operator=(const OutsideCaptures &) = delete;
+    ~OutsideCaptures() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+
+private:
+    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
 
 class CudaRuntime final : public Runtime {
 public:
@@ -52,7 +66,9 @@ public:
         return CUKERN_OK;
     }
 
-    Status current_device(int *device) noexcept override { return check(cudaGetDevice(device), "cudaGetDevice"); }
+    Status current_device(int *device) noexcept override {
+        return check(cuda::current_device(device), "cudaGetDevice");
+    }
     Status set_device(int device) noexcept override { return check(cudaSetDevice(device), "cudaSetDevice"); }
 
     std::uint64_t stream_id(Stream stream) noexcept override {
@@ -82,6 +98,7 @@ public:
     }
 
     Status stream_done(Stream stream, bool *done) noexcept override {
+        const OutsideCaptures outside;
         const cudaError_t error = cudaStreamQuery(native(stream));
         return is_done(error, "cudaStreamQuery", done);
     }
@@ -94,6 +111,7 @@ public:
     }
 
     Status event_done(Event event, bool *done) noexcept override {
+        const OutsideCaptures outside;
         const cudaError_t error = cudaEventQuery(native_event(event));
         return is_done(error, "cudaEventQuery", done);
     }
@@ -105,6 +123,7 @@ public:
 
 protected:
     void do_release(MemoryKind kind, void *data) noexcept override {
+        const OutsideCaptures outside;
         quiet(kind == MemoryKind::pinned ? cudaFreeHost(data) : cudaFree(data));
     }
     void do_destroy_stream(Stream stream) noexcept override {
@@ -114,6 +133,7 @@ protected:
     void do_destroy_event(Event event) noexcept override { quiet(cudaEventDestroy(native_event(event))); }
 
     Status do_allocate(MemoryKind kind, std::size_t bytes, void **out) noexcept override {
+        const OutsideCaptures outside;
         switch (kind) {
             case MemoryKind::device: return check(cudaMalloc(out, bytes), "cudaMalloc");
             case MemoryKind::managed: return check(cudaMallocManaged(out, bytes), "cudaMallocManaged");
@@ -136,6 +156,7 @@ protected:
     }
 
     Status do_synchronize(Stream stream) noexcept override {
+        const OutsideCaptures outside;
         return check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
     }
 
@@ -156,11 +177,9 @@ protected:
     }
 
     Status do_record_all(Event event) noexcept override {
-        if (!find_context_functions()) return fail(CUKERN_NOT_SUPPORTED, "the driver lacks cuCtxRecordEvent");
-        void *current = nullptr;
-        int error = get_context_(&current);
-        if (error == 0) error = record_context_(current, event);
-        if (error == 0) return CUKERN_OK;
+        const cudaError_t error = cuda::record_context(native_event(event));
+        if (error == cudaSuccess) return CUKERN_OK;
+        if (error == cudaErrorNotSupported) return fail(CUKERN_NOT_SUPPORTED, "the driver lacks cuCtxRecordEvent");
         return fail_cuda(CUKERN_CUDA_ERROR, error, "CUresult", "cuCtxRecordEvent", "a call of the driver failed");
     }
 
@@ -169,6 +188,7 @@ protected:
     }
 
     Status do_synchronize_event(Event event) noexcept override {
+        const OutsideCaptures outside;
         return check(cudaEventSynchronize(native_event(event)), "cudaEventSynchronize");
     }
 
@@ -211,31 +231,12 @@ private:
         return check(error, api);
     }
 
-    // Two functions of the driver that the runtime has no form of.
-    bool find_context_functions() noexcept {
-        if (context_functions_sought_.load(std::memory_order_acquire)) return record_context_ != nullptr;
-        const std::lock_guard lock(mutex_);
-        cudaDriverEntryPointQueryResult found{};
-        void *get = nullptr;
-        void *record = nullptr;
-        quiet(cudaGetDriverEntryPointByVersion("cuCtxGetCurrent", &get, 12000, cudaEnableDefault, &found));
-        quiet(cudaGetDriverEntryPointByVersion("cuCtxRecordEvent", &record, 12050, cudaEnableDefault, &found));
-        get_context_ = reinterpret_cast<int (*)(void **)>(get);
-        record_context_ = get != nullptr ? reinterpret_cast<int (*)(void *, void *)>(record) : nullptr;
-        context_functions_sought_.store(true, std::memory_order_release);
-        return record_context_ != nullptr;
-    }
-
     // What is closed quietly must not leave its error for the next launch to find.
     static void quiet(cudaError_t error) noexcept {
         if (error != cudaSuccess) cudaGetLastError();
     }
 
     const int devices_;
-    std::mutex mutex_;
-    std::atomic<bool> context_functions_sought_{false};
-    int (*get_context_)(void **) = nullptr;
-    int (*record_context_)(void *, void *) = nullptr;
 };
 
 bool driver_library_present() noexcept {
