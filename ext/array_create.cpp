@@ -17,7 +17,7 @@ namespace cukern::py {
 
 bool ready(PyObject *module, const char *function) noexcept {
     Backend backend;
-    return ensure_backend(module, function, &backend);
+    return ensure_backend(state_of(module), function, &backend);
 }
 
 PyRef make(const ModuleState &state, const char *function, const Shape &shape, ElementType type,

@@ -148,7 +148,7 @@ PyObject *asnumpy_method(PyObject *module, PyObject *args, PyObject *keywords) {
         return nullptr;
     const ModuleState &state = state_of(module);
     Backend backend;
-    if (!ensure_backend(module, "asnumpy", &backend)) return nullptr;
+    if (!ensure_backend(state_of(module), "asnumpy", &backend)) return nullptr;
     PyRef array = PyRef::borrow(object);
     if (!is_array(state, object)) {
         Operand operand;  // other libraries' arrays are looked at in place
@@ -191,7 +191,7 @@ PyObject *copyto_method(PyObject *module, PyObject *args, PyObject *keywords) {
         return nullptr;
     const ModuleState &state = state_of(module);
     Backend backend;
-    if (!ensure_backend(module, "copyto", &backend)) return nullptr;
+    if (!ensure_backend(state_of(module), "copyto", &backend)) return nullptr;
     Operand to;  // only to learn where and of what type it is
     if (!to.read_memory({state, "copyto", "dst"}, destination, true)) return nullptr;
     Operand from;
@@ -275,7 +275,7 @@ PyObject *restore_method(PyObject *module, PyObject *args) {
     MemoryKind kind;
     StreamRef stream;
     Backend backend;
-    if (!ensure_backend(module, "_restore", &backend) || !text ||
+    if (!ensure_backend(state_of(module), "_restore", &backend) || !text ||
         !parse_dtype(state, "_restore", text.get(), &type) || !parse_shape("_restore", lengths, &shape) ||
         !parse_memory("_restore", memory, &kind) || !stream_for_new(state, "_restore", nullptr, nullptr, &stream))
         return nullptr;

@@ -41,7 +41,7 @@ PyObject *apply(const Operator &how, PyObject *a, PyObject *b, PyObject *out) no
         Py_RETURN_NOTIMPLEMENTED;
     }
     return how.is_product ? run_matmul(module, MatmulAlgorithm::automatic, a, b, out, nullptr)
-                          : run_elementwise(module, how.op, a, b, out, nullptr);
+                          : run_elementwise(state_of(module), how.op, a, b, out, nullptr);
 }
 
 constexpr Operator kAdd{Op::add, false};
@@ -152,7 +152,7 @@ PyObject *array_ufunc(PyObject *self, PyObject *args, PyObject *keywords) {
     PyObject *a = PyTuple_GetItem(args, 2);
     PyObject *b = PyTuple_GetItem(args, 3);
     return how.is_product ? run_matmul(module, MatmulAlgorithm::automatic, a, b, out, nullptr)
-                          : run_elementwise(module, how.op, a, b, out, nullptr);
+                          : run_elementwise(state_of(module), how.op, a, b, out, nullptr);
 }
 
 }  // namespace cukern::py

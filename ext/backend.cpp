@@ -47,7 +47,7 @@ bool note_failed_search() noexcept {
 
 PyObject *backend_method(PyObject *module, PyObject *) {
     Backend backend;
-    if (!ensure_backend(module, "backend", &backend)) return nullptr;
+    if (!ensure_backend(state_of(module), "backend", &backend)) return nullptr;
     return PyUnicode_FromString(name_of(backend));
 }
 
@@ -73,7 +73,7 @@ PyRef devices(const ModuleState &state) noexcept {
 // What `python -m cukern` prints.
 PyObject *information_method(PyObject *module, PyObject *) {
     Backend backend;
-    if (!ensure_backend(module, "information", &backend)) return nullptr;
+    if (!ensure_backend(state_of(module), "information", &backend)) return nullptr;
     BackendInfo chosen;
     if (const Status status = backend_info(&chosen); status != CUKERN_OK) {
         raise_status(state_of(module), "information", status);
@@ -98,8 +98,7 @@ PyObject *information_method(PyObject *module, PyObject *) {
 
 }  // namespace
 
-bool ensure_backend(PyObject *module, const char *function, Backend *backend) noexcept {
-    ModuleState &state = state_of(module);
+bool ensure_backend(ModuleState &state, const char *function, Backend *backend) noexcept {
     if (state.backend_ready) {
         const Status status = active_backend(backend);
         if (status != CUKERN_OK) raise_status(state, function, status);

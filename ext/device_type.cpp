@@ -21,7 +21,8 @@ PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     PyObject *module = PyType_GetModule(type);
     Backend backend;
     int device = 0;
-    if (!ensure_backend(module, "Device", &backend) || !parse_device(state_of(module), "Device", id, &device))
+    if (!ensure_backend(state_of(module), "Device", &backend) ||
+        !parse_device(state_of(module), "Device", id, &device))
         return nullptr;
     return make_device(state_of(module), device).release();
 }

@@ -39,14 +39,13 @@ bool check_factor(const char *function, const Operand &factor) noexcept {
 
 }  // namespace
 
-PyObject *run_elementwise(PyObject *module, Op op, PyObject *first, PyObject *other, PyObject *out,
+PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *other, PyObject *out,
                           PyObject *given_stream) noexcept {
     const char *const function = info(op).name;
-    const ModuleState &state = state_of(module);
     const Request request{state, function, out, given_stream};
     Backend backend;
     Reading reading;
-    if (!ensure_backend(module, function, &backend) || !consumer_of(request, &reading.consumer)) return nullptr;
+    if (!ensure_backend(state, function, &backend) || !consumer_of(request, &reading.consumer)) return nullptr;
 
     Operand a;
     Operand b;
@@ -95,9 +94,10 @@ namespace {
 
 PyObject *call_elementwise(Op op, PyObject *module, PyObject *const *values, Py_ssize_t count,
                            PyObject *names) noexcept {
+    ModuleState &state = state_of(module);
     Arguments arguments;
-    if (!parse_arguments(state_of(module), info(op).name, 2, values, count, names, &arguments)) return nullptr;
-    return run_elementwise(module, op, arguments.positional[0], arguments.positional[1], arguments.out,
+    if (!parse_arguments(state, info(op).name, 2, values, count, names, &arguments)) return nullptr;
+    return run_elementwise(state, op, arguments.positional[0], arguments.positional[1], arguments.out,
                            arguments.stream);
 }
 

@@ -23,7 +23,7 @@ PyObject *event_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     const ModuleState &state = state_of(module);
     Backend backend;
     int device = 0;
-    if (!ensure_backend(module, "Event", &backend) || !parse_device(state, "Event", where, &device))
+    if (!ensure_backend(state_of(module), "Event", &backend) || !parse_device(state, "Event", where, &device))
         return nullptr;
     auto *self = make<EventObject>(reinterpret_cast<PyObject *>(type));
     if (self == nullptr) return nullptr;

@@ -149,11 +149,12 @@ int visit_type_records(ModuleState &state, visitproc visit, void *arg) noexcept 
     return 0;
 }
 
-bool is_known_foreign(const ModuleState &state, PyObject *object) noexcept {
+const TypeRecord *known_foreign(const ModuleState &state, PyObject *object) noexcept {
     auto *type = reinterpret_cast<PyObject *>(Py_TYPE(object));
     for (int i = 0; i < kMostRecords && state.types[i].type != nullptr; ++i)
-        if (state.types[i].type == type) return state.types[i].protocol != Protocol::other;
-    return false;
+        if (state.types[i].type == type)
+            return state.types[i].protocol != Protocol::other ? &state.types[i] : nullptr;
+    return nullptr;
 }
 
 const TypeRecord *record_of(ModuleState &state, PyObject *object) noexcept {

@@ -42,8 +42,9 @@ struct TypeRecord {
     bool is_jax = false;  // its arrays are immutable, which its capsules do not say
 };
 
-// Whether an object is of a type that is known already as another library's array: the common case of them.
-bool is_known_foreign(const ModuleState &state, PyObject *object) noexcept;
+// What is known already of an object's type, where it is another library's array: the common case of them. Else
+// null.
+const TypeRecord *known_foreign(const ModuleState &state, PyObject *object) noexcept;
 
 // Null with an exception set on failure. What runs code may replace a record: keep a copy.
 const TypeRecord *record_of(ModuleState &state, PyObject *object) noexcept;

@@ -124,7 +124,8 @@ PyObject *run_matmul(PyObject *module, MatmulAlgorithm algorithm, PyObject *firs
     const Request request{state, function, out, given_stream};
     Backend backend;
     Reading reading;
-    if (!ensure_backend(module, function, &backend) || !consumer_of(request, &reading.consumer)) return nullptr;
+    if (!ensure_backend(state_of(module), function, &backend) || !consumer_of(request, &reading.consumer))
+        return nullptr;
 
     Operand a;
     Operand b;

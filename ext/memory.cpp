@@ -31,8 +31,8 @@ PyObject *memory_info_method(PyObject *module, PyObject *args, PyObject *keyword
     Backend backend;
     MemoryKind kind;
     int device = 0;
-    if (!ensure_backend(module, "memory_info", &backend) || !parse_memory("memory_info", memory, &kind) ||
-        !parse_device(state, "memory_info", where, &device))
+    if (!ensure_backend(state_of(module), "memory_info", &backend) ||
+        !parse_memory("memory_info", memory, &kind) || !parse_device(state, "memory_info", where, &device))
         return nullptr;
     MemoryInfo info;
     if (const Status status = memory_info(kind, device, &info); status != CUKERN_OK) {
@@ -67,7 +67,7 @@ PyObject *set_memory_limit_method(PyObject *module, PyObject *args, PyObject *ke
     Backend backend;
     MemoryKind kind;
     int device = 0;
-    if (!ensure_backend(module, "set_memory_limit", &backend) ||
+    if (!ensure_backend(state_of(module), "set_memory_limit", &backend) ||
         !parse_memory("set_memory_limit", memory, &kind) ||
         !parse_device(state, "set_memory_limit", where, &device))
         return nullptr;
@@ -80,7 +80,7 @@ PyObject *set_memory_limit_method(PyObject *module, PyObject *args, PyObject *ke
 
 PyObject *empty_cache_method(PyObject *module, PyObject *) {
     Backend backend;
-    if (!ensure_backend(module, "empty_cache", &backend)) return nullptr;
+    if (!ensure_backend(state_of(module), "empty_cache", &backend)) return nullptr;
     release_finished();
     Status status = CUKERN_OK;
     {

@@ -34,7 +34,7 @@ extern PyMethodDef kViewMethods[];
 extern PyMethodDef kTestingMethods[];
 
 // The operations themselves, for functions and operators alike; `out` and `stream` may be null.
-PyObject *run_elementwise(PyObject *module, Op op, PyObject *first, PyObject *other, PyObject *out,
+PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *other, PyObject *out,
                           PyObject *given_stream) noexcept;
 PyObject *run_matmul(PyObject *module, MatmulAlgorithm algorithm, PyObject *first, PyObject *second, PyObject *out,
                      PyObject *given_stream) noexcept;
@@ -43,7 +43,7 @@ PyObject *run_matmul(PyObject *module, MatmulAlgorithm algorithm, PyObject *firs
 PyObject *make_table() noexcept;
 
 // Chooses the back-end on first use and gives its warning once; an exception is set when there is none.
-bool ensure_backend(PyObject *module, const char *function, Backend *backend) noexcept;
+bool ensure_backend(ModuleState &state, const char *function, Backend *backend) noexcept;
 
 // Lets cuda-pathfinder find cuBLAS, once. That it finds none is no error: the usual names are tried then. False
 // with an exception set when the search was interrupted.

@@ -82,8 +82,8 @@ bool Operand::read(const Place &place, PyObject *object, Reading &reading) noexc
     object_ = object;
     access_.name = place.argument;
     if (is_array(place.state, object)) return read_own(object);
-    if (is_known_foreign(place.state, object))
-        return read_library(place, object, reading, false) && (aligned_ || stand_in(place));
+    if (const TypeRecord *known = known_foreign(place.state, object); known != nullptr)
+        return read_library(place, object, reading, false, known) && (aligned_ || stand_in(place));
     if (PyArray_Check(object)) {
         if (!read_array(place, as_array(object))) return false;
         return aligned_ || stand_in(place);
@@ -107,8 +107,8 @@ bool Operand::read_out(const Place &place, PyObject *object, Reading &reading) n
     access_.name = place.argument;
     if (is_array(place.state, object)) {
         if (!read_own(object)) return false;
-    } else if (is_known_foreign(place.state, object)) {
-        if (!read_library(place, object, reading, true)) return false;
+    } else if (const TypeRecord *known = known_foreign(place.state, object); known != nullptr) {
+        if (!read_library(place, object, reading, true, known)) return false;
     } else if (PyArray_Check(object)) {
         if (!read_array(place, as_array(object))) return false;
     } else if (is_plain(object) || is_numpy_scalar(object)) {
@@ -172,9 +172,10 @@ bool Operand::read_array(const Place &place, PyArrayObject *array) noexcept {
                       reinterpret_cast<const std::int64_t *>(PyArray_STRIDES(array)), PyArray_ITEMSIZE(array));
 }
 
-bool Operand::read_library(const Place &place, PyObject *object, Reading &reading, bool writes) noexcept {
+bool Operand::read_library(const Place &place, PyObject *object, Reading &reading, bool writes,
+                           const TypeRecord *known) noexcept {
     auto &state = const_cast<ModuleState &>(place.state);  // the records of types are a cache
-    const TypeRecord record = find_record(state, object);
+    const TypeRecord record = known != nullptr ? *known : find_record(state, object);
     if (record.type == nullptr) return false;
     if (record.protocol == Protocol::other) {
         if (PyObject_CheckBuffer(object)) return read_buffer(place, object);

@@ -81,7 +81,8 @@ private:
     bool read_array(const Place &place, PyArrayObject *array) noexcept;
     bool read_buffer(const Place &place, PyObject *object) noexcept;
     bool read_numpy_scalar(const Place &place, PyObject *object) noexcept;
-    bool read_library(const Place &place, PyObject *object, Reading &reading, bool writes) noexcept;
+    bool read_library(const Place &place, PyObject *object, Reading &reading, bool writes,
+                      const TypeRecord *known = nullptr) noexcept;
     bool set_memory(const Place &place, void *data, int ndim, const std::int64_t *shape,
                     const std::int64_t *strides, std::int64_t item_size) noexcept;
     bool make_writable(const Place &place) noexcept;

@@ -25,7 +25,7 @@ PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     const ModuleState &state = state_of(module);
     Backend backend;
     int device = 0;
-    if (!ensure_backend(module, "Stream", &backend) || !parse_device(state, "Stream", where, &device))
+    if (!ensure_backend(state_of(module), "Stream", &backend) || !parse_device(state, "Stream", where, &device))
         return nullptr;
     auto *self = make<StreamObject>(reinterpret_cast<PyObject *>(type));
     if (self == nullptr) return nullptr;
@@ -58,7 +58,8 @@ PyObject *stream_from_handle(PyObject *type, PyObject *args, PyObject *keywords)
     Backend backend;
     int device = 0;
     StreamRef ref;
-    if (!ensure_backend(module, "from_handle", &backend) || !parse_device(state, "from_handle", where, &device) ||
+    if (!ensure_backend(state_of(module), "from_handle", &backend) ||
+        !parse_device(state, "from_handle", where, &device) ||
         !parse_stream(state, "from_handle", handle, device, &ref))
         return nullptr;
     auto *self = make<StreamObject>(type);

@@ -28,7 +28,7 @@ PyObject *current_stream_method(PyObject *module, PyObject *args, PyObject *keyw
     const ModuleState &state = state_of(module);
     Backend backend;
     int device = 0;
-    if (!ensure_backend(module, "current_stream", &backend) ||
+    if (!ensure_backend(state_of(module), "current_stream", &backend) ||
         !parse_device(state, "current_stream", where, &device))
         return nullptr;
     StreamRef active;
@@ -43,7 +43,7 @@ PyObject *current_stream_method(PyObject *module, PyObject *args, PyObject *keyw
 
 PyObject *device_count_method(PyObject *module, PyObject *) {
     Backend backend;
-    if (!ensure_backend(module, "device_count", &backend)) return nullptr;
+    if (!ensure_backend(state_of(module), "device_count", &backend)) return nullptr;
     int count = 0;
     const Status status = device_count(&count);
     if (status != CUKERN_OK) return done(state_of(module), "device_count", status);
@@ -58,7 +58,8 @@ PyObject *synchronize_method(PyObject *module, PyObject *args, PyObject *keyword
     const ModuleState &state = state_of(module);
     Backend backend;
     int device = 0;
-    if (!ensure_backend(module, "synchronize", &backend) || !parse_device(state, "synchronize", where, &device))
+    if (!ensure_backend(state_of(module), "synchronize", &backend) ||
+        !parse_device(state, "synchronize", where, &device))
         return nullptr;
     Status status = CUKERN_OK;
     {

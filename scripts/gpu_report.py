@@ -180,8 +180,8 @@ def findings(log: str) -> tuple[list[str], list[str]]:
         where = re.search(r"    (at .*)", block)
         if where is not None:
             text += f", {where[1][:160]}"
-        in_kernel = where is not None
-        is_ours = "cukern" in where[1] if in_kernel else "cuGetProcAddress" not in text
+        is_call = text.startswith("Program hit")
+        is_ours = "cuGetProcAddress" not in text if is_call else "cukern" in block
         (ours if is_ours else others).append(text)
     return ours, others
 

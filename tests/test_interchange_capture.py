@@ -343,7 +343,7 @@ def test_the_driver_is_asked_for_memory_meanwhile(torch: Any, memory: str) -> No
         assert pending.tolist() == [3] * SIZE  # the host may wait for other streams
         cukern.add(x, x, out=out, stream=capture.handle)
         cukern.empty_cache()
-    assert cukern.counters()["driver_allocations"] == before + 1
+    assert cukern.counters()["driver_allocations"] > before  # of staging too
     capture.replay()
     assert holds(out, 2)
     assert holds(other, 7)

@@ -19,11 +19,14 @@ MEMCHECK = """========= COMPUTE-SANITIZER
 =========     by thread (0,0,0) in block (0,0,0)
 =========     Address 0x7f0000000000 is out of bounds
 =========
-========= Program hit cudaErrorInvalidDevice (error 101) due to "invalid device" on CUDA API call to cudaSetDevice.
-=========     Saved host backtrace up to driver entry point at error
-=========         Host Frame: in libother.so
+========= Invalid __global__ read of size 4 bytes
+=========     at other_kernel(float *)+0x90
 =========
-========= ERROR SUMMARY: 2 errors
+========= Program hit cudaErrorInvalidDevice (error 101) due to "invalid device" on CUDA API call to cudaSetDevice.
+=========
+========= Program hit CUDA_ERROR_INVALID_VALUE (error 1) due to "invalid" on CUDA API call to cuGetProcAddress_v2.
+=========
+========= ERROR SUMMARY: 4 errors
 """
 RACECHECK = """========= COMPUTE-SANITIZER
 ========= Error: Race reported between Write access at planted+0x50 and Read access at planted+0x90 [64 hazards]
@@ -42,9 +45,11 @@ def report(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
 
 def test_findings_are_told_apart(report: ModuleType) -> None:
     ours, others = report.findings(MEMCHECK)
-    assert len(ours) == len(others) == 1
     assert ours[0].startswith("Invalid __global__ write of size 4 bytes")
-    assert others[0].startswith("Program hit cudaErrorInvalidDevice")
+    assert ours[1].startswith("Program hit cudaErrorInvalidDevice")
+    assert others[0].startswith("Invalid __global__ read of size 4 bytes")
+    assert others[1].startswith("Program hit CUDA_ERROR_INVALID_VALUE")
+    assert len(ours) == len(others) == 2
     assert len(report.findings(RACECHECK)[1]) == 1
     assert report.findings("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n") == ([], [])
 
