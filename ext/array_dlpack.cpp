@@ -273,17 +273,9 @@ int exchange_allocate(dlpack::Tensor *prototype, dlpack::ManagedTensorVersioned 
     *out = array ? lend_versioned(array_of(array.get()), device_of(array_of(array.get())), false) : nullptr;
     array = PyRef();
     if (*out == nullptr) {
-        PyObject *type_of_error = nullptr;
-        PyObject *value = nullptr;
-        PyObject *traceback = nullptr;
-        PyErr_Fetch(&type_of_error, &value, &traceback);
-        const PyRef held[] = {PyRef::steal(type_of_error), PyRef::steal(value), PyRef::steal(traceback)};
-        const PyRef text = value != nullptr ? PyRef::steal(PyObject_Str(value)) : PyRef();
-        const char *message = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
-        const bool memory =
-            type_of_error != nullptr && PyErr_GivenExceptionMatches(type_of_error, PyExc_MemoryError) != 0;
-        PyErr_Clear();
-        set_error(context, memory ? "MemoryError" : "RuntimeError",
+        CaughtError error;
+        const char *message = error.text();
+        set_error(context, error.is(PyExc_MemoryError) ? "MemoryError" : "RuntimeError",
                   message != nullptr ? message : "allocation failed");
     }
     return *out != nullptr ? 0 : -1;

@@ -31,17 +31,13 @@ PyRef cublas_path() noexcept {
 
 // Notes why the search was in vain; what is no Exception, such as KeyboardInterrupt, stays raised.
 bool note_failed_search() noexcept {
-    if (PyErr_ExceptionMatches(PyExc_Exception) == 0 || PyErr_ExceptionMatches(PyExc_MemoryError) != 0)
+    CaughtError error;
+    if (!error.is_ordinary()) {
+        error.restore();
         return false;
-    PyObject *type = nullptr;
-    PyObject *value = nullptr;
-    PyObject *traceback = nullptr;
-    PyErr_Fetch(&type, &value, &traceback);
-    const PyRef held[] = {PyRef::steal(type), PyRef::steal(value), PyRef::steal(traceback)};
-    const PyRef why = value != nullptr ? PyRef::steal(PyObject_Str(value)) : PyRef();
-    const char *reason = why ? PyUnicode_AsUTF8AndSize(why.get(), nullptr) : nullptr;
+    }
+    const char *reason = error.text();
     note_cublas_search("cuda-pathfinder", reason != nullptr ? reason : "it found nothing");
-    PyErr_Clear();
     return true;
 }
 

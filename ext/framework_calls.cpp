@@ -19,14 +19,10 @@ namespace {
 // Whether the exception that is set is of a function that does not know a keyword.
 bool refuses_keyword() noexcept {
     if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) return false;
-    PyObject *type = nullptr;
-    PyObject *value = nullptr;
-    PyObject *traceback = nullptr;
-    PyErr_Fetch(&type, &value, &traceback);
-    const PyRef text = value != nullptr ? PyRef::steal(PyObject_Str(value)) : PyRef();
-    const char *message = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
+    CaughtError error;
+    const char *message = error.text();
     const bool refused = message != nullptr && std::strstr(message, "keyword") != nullptr;
-    PyErr_Restore(type, value, traceback);
+    error.restore();
     return refused;
 }
 

@@ -4,6 +4,7 @@
 #include "frameworks.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -109,26 +110,18 @@ bool read_flags(const TypeRecord &record, PyObject *object, ForeignArray *array)
 // What another library raises for arrays that have no plain memory (sparse, meta, fake) may be of any type and
 // length.
 bool raised(const Place &place) noexcept {
-    PyObject *type = nullptr;
-    PyObject *value = nullptr;
-    PyObject *traceback = nullptr;
-    PyErr_Fetch(&type, &value, &traceback);
-    const bool ordinary = type == nullptr || (PyErr_GivenExceptionMatches(type, PyExc_Exception) != 0 &&
-                                              PyErr_GivenExceptionMatches(type, PyExc_MemoryError) == 0);
-    if (!ordinary) {
-        PyErr_Restore(type, value, traceback);
+    CaughtError error;
+    if (!error.is_ordinary()) {
+        error.restore();
         return false;
     }
-    const PyRef held[] = {PyRef::steal(type), PyRef::steal(value), PyRef::steal(traceback)};
-    const PyRef text = value != nullptr ? PyRef::steal(PyObject_Str(value)) : PyRef();
-    const PyRef lines = text ? PyRef::steal(PyUnicode_Splitlines(text.get(), 0)) : PyRef();
-    PyErr_Clear();
-    PyObject *first = lines && PyList_Size(lines.get()) > 0 ? PyList_GetItem(lines.get(), 0) : nullptr;
-    const char *reason = first != nullptr ? PyUnicode_AsUTF8AndSize(first, nullptr) : nullptr;
-    PyErr_Clear();
+    const char *reason = error.text();
+    char first[400] = "";  // its first line
+    if (reason != nullptr)
+        std::snprintf(first, sizeof first, ": %.*s", static_cast<int>(std::strcspn(reason, "\r\n")), reason);
     PyErr_Format(PyExc_TypeError,
-                 "%s: %s has no memory that could be read in place (a sparse, fake or lazy tensor?)%s%s",
-                 place.function, place.argument, reason != nullptr ? ": " : "", reason != nullptr ? reason : "");
+                 "%s: %s has no memory that could be read in place (a sparse, fake or lazy tensor?)%s",
+                 place.function, place.argument, first);
     return false;
 }
 

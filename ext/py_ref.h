@@ -78,6 +78,40 @@ private:
     PyObject *traceback_ = nullptr;
 };
 
+// The exception that is set, taken over to be looked at: put back by restore(), else gone with the scope.
+class CaughtError {
+public:
+    CaughtError() noexcept {
+        PyObject *type = nullptr;
+        PyObject *value = nullptr;
+        PyObject *traceback = nullptr;
+        PyErr_Fetch(&type, &value, &traceback);
+        type_ = PyRef::steal(type);
+        value_ = PyRef::steal(value);
+        traceback_ = PyRef::steal(traceback);
+    }
+    CaughtError(const CaughtError &) = delete;
+    CaughtError &operator=(const CaughtError &) = delete;
+
+    bool is(PyObject *type) const noexcept { return type_ && PyErr_GivenExceptionMatches(type_.get(), type) != 0; }
+    // What a caller may turn into another exception: neither an interrupt nor a want of memory.
+    bool is_ordinary() const noexcept { return !type_ || (is(PyExc_Exception) && !is(PyExc_MemoryError)); }
+    // Its message, or null where there is none that could be read. No exception is set afterwards.
+    const char *text() noexcept {
+        text_ = value_ ? PyRef::steal(PyObject_Str(value_.get())) : PyRef();
+        const char *text = text_ ? PyUnicode_AsUTF8AndSize(text_.get(), nullptr) : nullptr;
+        PyErr_Clear();
+        return text;
+    }
+    void restore() noexcept { PyErr_Restore(type_.release(), value_.release(), traceback_.release()); }
+
+private:
+    PyRef type_;
+    PyRef value_;
+    PyRef traceback_;
+    PyRef text_;
+};
+
 // Takes the GIL by one of Python's functions. While the interpreter ends, those before 3.14 end the thread by an
 // unwinding that no C++ frame may stop, and that the many noexcept ones would turn into an abort: the thread stays
 // here instead.

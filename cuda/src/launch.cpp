@@ -79,6 +79,16 @@ void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) no
     }
 }
 
+ElementwiseLaunch plan_copy(const TensorView &source, const TensorView &destination) noexcept {
+    ElementwiseCall call;
+    call.op = Op::copy;
+    call.inputs[0] = &source;
+    call.out = &destination;
+    ElementwiseLaunch plan;
+    plan_elementwise(call, &plan);
+    return plan;
+}
+
 bool is_contiguous(const ElementwiseLaunch &launch) noexcept {
     if (launch.ndim != 1) return false;
     for (int i = 0; i < launch.num_operands; ++i) {

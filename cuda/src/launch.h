@@ -28,6 +28,9 @@ struct ElementwiseLaunch {
 // converts immediate values to `compute`.
 void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept;
 
+// The launch of destination = source, converting between element types.
+ElementwiseLaunch plan_copy(const TensorView &source, const TensorView &destination) noexcept;
+
 // All operands of type `compute` (out of the operation's own result type), packed without gaps or immediate.
 bool is_contiguous(const ElementwiseLaunch &launch) noexcept;
 

@@ -192,4 +192,14 @@ void scatter(const TensorView &view, std::int64_t begin, std::int64_t end, const
     with_bits(view.type, [&](auto element) { scatter_as<decltype(element)>(view, begin, end, packed); });
 }
 
+TensorView packed_like(const TensorView &view, ElementType type, void *data) noexcept {
+    TensorView packed;
+    packed.data = data;
+    packed.type = type;
+    packed.ndim = view.ndim;
+    for (int i = 0; i < view.ndim; ++i) packed.shape[i] = view.shape[i];
+    set_contiguous(packed);
+    return packed;
+}
+
 }  // namespace cukern

@@ -16,6 +16,9 @@ int reduce_dimensions(std::int64_t *shape, std::int64_t *const *strides, int num
 // to exactly one element, whatever the order and the signs of the strides.
 bool is_dense(const TensorView &view, const void **first) noexcept;
 
+// A C-contiguous view of `view`'s shape over other memory.
+TensorView packed_like(const TensorView &view, ElementType type, void *data) noexcept;
+
 // Copies elements [begin, end) in C order between a strided view and packed memory.
 void gather(const TensorView &view, std::int64_t begin, std::int64_t end, void *packed) noexcept;
 void scatter(const TensorView &view, std::int64_t begin, std::int64_t end, const void *packed) noexcept;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "context.h"
+#include "layout.h"
 #include "staging.h"
 
 namespace cukern {
@@ -33,16 +34,6 @@ bool as_matrix(const TensorView &view, Matrix *matrix) noexcept {
         return true;
     }
     return false;
-}
-
-TensorView packed_like(const TensorView &view, ElementType type, void *data) noexcept {
-    TensorView packed;
-    packed.data = data;
-    packed.type = type;
-    packed.ndim = view.ndim;
-    for (int i = 0; i < view.ndim; ++i) packed.shape[i] = view.shape[i];
-    set_contiguous(packed);
-    return packed;
 }
 
 class Product {
@@ -78,13 +69,7 @@ private:
     }
 
     Status copy(const TensorView &from, const TensorView &to) noexcept {
-        ElementwiseCall call;
-        call.op = Op::copy;
-        call.inputs[0] = &from;
-        call.out = &to;
-        ElementwiseLaunch plan;
-        plan_elementwise(call, &plan);
-        return context_.runtime.launch_elementwise(plan, stream_.handle);
+        return context_.runtime.launch_elementwise(plan_copy(from, to), stream_.handle);
     }
 
     Status prepare(const TensorView &view, Block &block, Matrix *matrix) noexcept {

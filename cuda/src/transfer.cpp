@@ -10,16 +10,6 @@
 namespace cukern {
 namespace {
 
-ElementwiseLaunch plan_copy(const TensorView &source, const TensorView &destination) noexcept {
-    ElementwiseCall call;
-    call.op = Op::copy;
-    call.inputs[0] = &source;
-    call.out = &destination;
-    ElementwiseLaunch plan;
-    plan_elementwise(call, &plan);
-    return plan;
-}
-
 // Two views whose elements lie in memory in the same order without gaps: where each of them begins.
 bool same_dense_layout(const TensorView &a, const TensorView &b, const void **a_first,
                        const void **b_first) noexcept {
@@ -38,14 +28,6 @@ TensorView row_of(const TensorView &view, const void *first) noexcept {
     row.shape[0] = count_of(view);
     row.strides[0] = 1;
     return row;
-}
-
-TensorView packed_like(const TensorView &view, ElementType type, void *data) noexcept {
-    TensorView packed = view;
-    packed.data = data;
-    packed.type = type;
-    set_contiguous(packed);
-    return packed;
 }
 
 class Copy {

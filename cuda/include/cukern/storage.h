@@ -85,7 +85,6 @@ public:
     MemoryKind kind() const noexcept { return kind_; }
     int device() const noexcept { return device_; }
     Backend backend() const noexcept;
-    bool adopted() const noexcept { return release_ != nullptr; }
 
     // Work that follows on `stream` sees what was written, and where it writes comes after what was read.
     Status order(const StreamRef &stream, bool write) noexcept {
