@@ -175,12 +175,6 @@ PyRef shared(const ModuleState &state, const char *function, PyObject *object, c
     return adopt_array(place, foreign, foreign.keeper.get(), object);
 }
 
-// Whether a device reaches what an operand is read from. Pinned tensors of torch look like others on the host.
-bool is_reachable(const Operand &operand) noexcept {
-    if (!operand.on_host()) return operand.family() != Family::number;
-    return operand.family() == Family::exchange && is_pinned(operand.layout().data);
-}
-
 PyObject *asarray_method(PyObject *module, PyObject *args, PyObject *keywords) {
     static const char *const names[] = {"a", "dtype", "memory", "device", "stream", "copy", nullptr};
     PyObject *object = nullptr;
@@ -208,7 +202,7 @@ PyObject *asarray_method(PyObject *module, PyObject *args, PyObject *keywords) {
     } else if (!is_array(state, object) && !PyArray_Check(object)) {
         Operand operand;
         if (!operand.read_memory({state, "asarray", "a"}, object, false)) return nullptr;
-        if (is_reachable(operand)) {
+        if (operand.family() != Family::number && !operand.on_host()) {
             source = shared(state, "asarray", object, options);
             if (!source) return nullptr;
         }

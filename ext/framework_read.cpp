@@ -38,28 +38,10 @@ PyRef value_of(const Getter &getter, PyObject *object) noexcept {
                                               : PyObject_GetAttrString(object, getter.name));
 }
 
-// Whether a tensor of torch is a view of another. One that is not stays so, which is remembered of those that come
-// more than once: asking takes a third of the time of reading a tensor.
-bool is_view(ModuleState &state, const TypeRecord &record, PyObject *object) noexcept {
-    const auto address = reinterpret_cast<std::uintptr_t>(object);
-    KnownObject &known = state.whole[(address >> 4 ^ address >> 10) % kKnownObjects];
-    const bool seen = known.object == object;
-    if (seen && known.reference != nullptr && PyWeakref_GetObject(known.reference) == object) return false;
-    const PyRef base = value_of(record.base, object);
-    if (!base) PyErr_Clear();
-    if (!base || Py_IsNone(base.get()) == 0) return true;
-    PyRef reference = seen ? PyRef::steal(PyWeakref_NewRef(object, nullptr)) : PyRef();
-    if (seen && !reference) PyErr_Clear();
-    known.object = object;
-    const PyRef old = PyRef::steal(std::exchange(known.reference, reference.release()));
-    return false;
-}
-
 // Whether memory may be that of other values, by torch's negative bit. It comes from the imaginary part of a
 // conjugate, a view whose elements lie apart: asking, which releases the GIL there, is left out for tensors that
 // are neither.
-bool may_be_negative(const Place &place, const TypeRecord &record, PyObject *object,
-                     const ForeignArray &array) noexcept {
+bool may_be_negative(const TypeRecord &record, PyObject *object, const ForeignArray &array) noexcept {
     std::int64_t dense = size_of(array.type);
     std::int64_t count = 1;
     for (int i = array.ndim - 1; i >= 0; --i) {
@@ -68,7 +50,9 @@ bool may_be_negative(const Place &place, const TypeRecord &record, PyObject *obj
         count *= array.shape[i];
     }
     if (!record.is_torch || record.base.name == nullptr || count == 1) return true;
-    return is_view(const_cast<ModuleState &>(place.state), record, object);  // what is known of objects is a cache
+    const PyRef base = value_of(record.base, object);
+    if (!base) PyErr_Clear();
+    return !base || Py_IsNone(base.get()) == 0;
 }
 
 // What torch's __dlpack__ checks, and its exchange API does not.
@@ -88,7 +72,7 @@ bool check_torch(const Place &place, const TypeRecord &record, PyObject *object,
                               "torch.no_grad()");
         }
     }
-    const int negative = may_be_negative(place, record, object, array) ? ask(record.is_neg, object) : 0;
+    const int negative = may_be_negative(record, object, array) ? ask(record.is_neg, object) : 0;
     if (negative > 0)
         refuse(place, "has its negative bit set: its memory holds other values; pass x.resolve_neg()");
     if (negative != 0) return false;

@@ -133,10 +133,6 @@ void clear_type_records(ModuleState &state) noexcept {
     TypeRecord *records = std::exchange(state.types, nullptr);
     for (int i = 0; records != nullptr && i < kMostRecords; ++i) clear_record(records[i]);
     delete[] records;
-    for (KnownObject &known : state.whole) {
-        known.object = nullptr;
-        Py_CLEAR(known.reference);
-    }
 }
 
 int visit_type_records(ModuleState &state, visitproc visit, void *arg) noexcept {
@@ -145,7 +141,6 @@ int visit_type_records(ModuleState &state, visitproc visit, void *arg) noexcept 
         Py_VISIT(state.types[i].is_neg.method);
         Py_VISIT(state.types[i].is_conj.method);
     }
-    for (const KnownObject &known : state.whole) Py_VISIT(known.reference);
     return 0;
 }
 
@@ -177,10 +172,12 @@ TypeRecord find_record(ModuleState &state, PyObject *object) noexcept {
     if (known == nullptr) return {};
     if (known->protocol != Protocol::other || PyObject_CheckBuffer(object)) return *known;
     TypeRecord record = *known;
-    if (attribute_of(object, state.name_cai))
+    // What has been set on the object itself: its own code is not asked, since what answers in another's stead
+    // knows less than its type says of it.
+    const PyRef own = attribute_of(object, "__dict__");
+    if (own && PyDict_Check(own.get()) && PyDict_Contains(own.get(), state.name_cai) == 1)
         record.protocol = Protocol::cuda;
-    else if (attribute_of(object, state.name_dlpack))
-        record.protocol = Protocol::dlpack;
+    PyErr_Clear();
     return record;
 }
 

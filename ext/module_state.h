@@ -40,23 +40,14 @@ namespace cukern::py {
 
 struct TypeRecord;
 
-// An object by its address, and a weak reference that proves it to be alive still: another one may come to lie
-// there.
-struct KnownObject {
-    PyObject *object = nullptr;     // only compared
-    PyObject *reference = nullptr;  // owned; null until the object is seen again
-};
-constexpr int kKnownObjects = 64;
-
 struct ModuleState {
 #define CUKERN_STATE_MEMBER(name) PyObject *name = nullptr;
     CUKERN_STATE_OBJECTS(CUKERN_STATE_MEMBER)
 #undef CUKERN_STATE_MEMBER
-    TypeRecord *types = nullptr;       // what is known of other libraries' types: see frameworks.h
-    unsigned next_type = 0;            // the record that goes when all are taken
-    KnownObject whole[kKnownObjects];  // torch's tensors that are no views of others
-    bool backend_ready = false;        // chosen, and its warning given
-    bool cublas_sought = false;        // cuda-pathfinder has been asked
+    TypeRecord *types = nullptr;  // what is known of other libraries' types: see frameworks.h
+    unsigned next_type = 0;       // the record that goes when all are taken
+    bool backend_ready = false;   // chosen, and its warning given
+    bool cublas_sought = false;   // cuda-pathfinder has been asked
 };
 
 inline ModuleState &state_of(PyObject *module) noexcept {

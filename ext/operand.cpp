@@ -228,13 +228,13 @@ bool Operand::read_buffer(const Place &place, PyObject *object) noexcept {
     const Format format = element_type_of(buffer.format, buffer.itemsize, &access_.view.type);
     if (format == Format::byte_swapped) return refuse_byte_order(place);
     untyped_ = format == Format::untyped;
-    if (untyped_) {  // bytes, which may stand for anything: 8-bit integers
+    if (untyped_ && buffer.itemsize == 1) {  // bytes, which may stand for anything: 8-bit integers
         access_.view.type = buffer.format != nullptr && std::strchr(buffer.format, 'b') != nullptr
                                 ? ElementType::int8
                                 : ElementType::uint8;
     } else if (format != Format::known) {
-        const PyRef name =
-            PyRef::steal(PyUnicode_FromFormat("'%s'", buffer.format == nullptr ? "B" : buffer.format));
+        const PyRef name = PyRef::steal(PyUnicode_FromFormat(
+            "'%s' of %zd bytes", buffer.format == nullptr ? "B" : buffer.format, buffer.itemsize));
         return name && refuse_element_type(place, name.get(), "");
     }
     family_ = Family::numpy;

@@ -126,8 +126,9 @@ bool refuse_mix(const char *function, const Operand &host, const Operand &device
 }  // namespace
 
 bool Result::decide_site(const Request &request, Operand *const *operands, int num_operands) noexcept {
-    const Operand *device = nullptr;  // one that only its device reaches, or whose library works on it there
-    const Operand *shared = nullptr;  // an Array that both sides reach
+    const Operand *device = nullptr;   // one that only its device reaches
+    const Operand *foreign = nullptr;  // one that both sides reach, but whose library may work on it
+    const Operand *shared = nullptr;   // an Array that both sides reach
     const Operand *host = nullptr;
     const Access *accesses[kMaxInputs + 1] = {};
     for (int i = 0; i <= num_operands; ++i) {
@@ -138,8 +139,7 @@ bool Result::decide_site(const Request &request, Operand *const *operands, int n
         accesses[i] = &operand.access();
         if (operand.on_host()) {
             if (host == nullptr) host = &operand;
-        } else if (operand.family() != Family::number &&
-                   (location.kind == MemoryKind::device || operand.family() != Family::array)) {
+        } else if (operand.family() != Family::number && location.kind == MemoryKind::device) {
             if (device != nullptr && device->access().location.device != location.device) {
                 PyErr_Format(PyExc_ValueError,
                              "%s: %s is on device %d and %s on device %d; copy one of them, as by "
@@ -149,10 +149,12 @@ bool Result::decide_site(const Request &request, Operand *const *operands, int n
                 return false;
             }
             if (device == nullptr) device = &operand;
-        } else if (operand.family() != Family::number && shared == nullptr) {
-            shared = &operand;
+        } else if (operand.family() != Family::number) {
+            const Operand *&first = operand.family() == Family::array ? shared : foreign;
+            if (first == nullptr) first = &operand;
         }
     }
+    if (device == nullptr) device = foreign;
     if (device != nullptr && host != nullptr) return refuse_mix(request.function, *host, *device);
     const Operand *place = device != nullptr ? device : host == nullptr ? shared : nullptr;
     site_.on_device = place != nullptr;

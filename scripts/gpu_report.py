@@ -156,7 +156,8 @@ def run_files(command: Callable[[str], tuple[int, str]]) -> tuple[int, str]:
         results = list(pool.map(command, together))
     results += [command(file) for file in alone]
     nothing = 5  # pytest's status for a file of which no test is chosen
-    return max(status for status, _ in results if status != nothing), "\n".join(text for _, text in results)
+    # A process that a signal has ended has a status below zero.
+    return max(abs(status) for status, _ in results if status != nothing), "\n".join(text for _, text in results)
 
 
 def run_suite() -> dict[str, Any]:
@@ -166,10 +167,10 @@ def run_suite() -> dict[str, Any]:
 
 
 def findings(log: str) -> tuple[list[str], list[str]]:
-    """Return the findings of a sanitizer's log: in cukern's kernels and calls, and in other libraries'.
+    """Return the findings of a sanitizer's log: those that count, and those that are other libraries' way.
 
-    Who made a call that failed is not known: it counts as ours, but for the look-up of the driver's functions, by which
-    other libraries find out what there is.
+    Whose memory and whose call it was is not known, so that all count but the look-up of functions that the driver does
+    not have, by which libraries find out what there is.
     """
     ours, others = [], []
     for block in re.split(r"\n=========\s*\n", log):
@@ -180,9 +181,7 @@ def findings(log: str) -> tuple[list[str], list[str]]:
         where = re.search(r"    (at .*)", block)
         if where is not None:
             text += f", {where[1][:160]}"
-        is_call = text.startswith("Program hit")
-        is_ours = "cuGetProcAddress" not in text if is_call else "cukern" in block
-        (ours if is_ours else others).append(text)
+        (others if "cuGetProcAddress" in text else ours).append(text)
     return ours, others
 
 
@@ -301,10 +300,10 @@ def describe(part: str, content: dict[str, Any]) -> list[str]:
     if part in TOOLS:
         number = len(result["findings"])
         planted = "found" if result["planted_defect_found"] else "**not found**"
-        lines.append(f"Findings in cukern's kernels and calls: {number or 'none'}. A planted defect: {planted}.")
+        lines.append(f"Findings: {number or 'none'}. A planted defect: {planted}.")
         lines += [f"- {text}" for text in result["findings"][:50]]
         elsewhere = result["findings_elsewhere"]
-        lines.append(f"Findings in other libraries: {len(elsewhere) or 'none'}.")
+        lines.append(f"Functions looked for that the driver does not have: {len(elsewhere) or 'none'}.")
         lines += [f"- {text}" for text in sorted(set(elsewhere))[:50]]
     if part == "memcheck":
         lines.append("Left out: tests that build from source (marked `build`); the suite above has run them.")

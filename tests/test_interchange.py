@@ -358,9 +358,8 @@ def test_the_host_does_not_see_device_memory(backend: str) -> None:
     np.testing.assert_array_equal(copied, VALUES, strict=True)
 
 
-def test_torch_and_jax_see_an_array_of_the_host_backend(backend: str) -> None:
-    if backend == "cuda":  # see test_interchange_gpu.py
-        return
+@pytest.mark.parametrize("backend", ["host", "host-staged"], indirect=True)
+def test_torch_and_jax_see_an_array_of_the_host_backend() -> None:
     torch, jax = bring("torch"), bring("jax")
     for memory in MEMORIES:
         own = cukern.asarray(VALUES, memory=memory)
@@ -429,12 +428,14 @@ def test_views_of_a_read_only_array(memory: str) -> None:
         assert view.ctypes.data == pointer_of(own)
 
 
-def test_an_array_of_jax_goes_back_by_its_values_alone(backend: str) -> None:
+HOST_ONLY = pytest.mark.parametrize("backend", ["host", "host-staged"], indirect=True)
+
+
+@HOST_ONLY
+def test_an_array_of_jax_goes_back_by_its_values_alone() -> None:
     library = HOST_LIBRARIES["jax"]()
     jax = bring("jax")
     own = cukern.from_dlpack(library.make(VALUES))
-    if backend == "cuda":  # a copy, and not read-only
-        return
     with pytest.raises(BufferError, match=r"read-only.*max_version"):  # JAX asks for a capsule without that flag
         jax.numpy.from_dlpack(own)
     np.testing.assert_array_equal(np.asarray(jax.numpy.asarray(cukern.asnumpy(own))), VALUES)
@@ -451,16 +452,39 @@ class OnGpu:
     }
 
 
-def test_arrays_of_a_gpu_on_the_host_backend(backend: str) -> None:
-    if backend == "cuda":  # see test_interchange_gpu.py
-        return
-    for call in (
-        lambda: cukern.add(OnGpu(), 1),
-        lambda: cukern.add(np.ones(3, np.float32), 1, out=OnGpu()),
-        lambda: cukern.asarray(OnGpu()),
-    ):
-        with pytest.raises(TypeError, match="in a GPU's memory"):
-            call()
+class Holder:
+    """An object on which the interface is set."""
+
+
+class Proxy:
+    """An object that answers in another's stead."""
+
+    def __init__(self, subject: Any) -> None:
+        self.subject = subject
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.subject, name)
+
+
+@HOST_ONLY
+def test_arrays_of_a_gpu_on_the_host_backend() -> None:
+    holder: Any = Holder()
+    holder.__cuda_array_interface__ = OnGpu.__cuda_array_interface__
+    for subject in (OnGpu(), holder):
+        for call in (
+            lambda subject=subject: cukern.add(subject, 1),
+            lambda subject=subject: cukern.add(np.ones(3, np.float32), 1, out=subject),
+            lambda subject=subject: cukern.asarray(subject),
+        ):
+            with pytest.raises(TypeError, match="in a GPU's memory"):
+                call()
+
+
+def test_what_answers_in_an_arrays_stead_is_no_array() -> None:
+    for subject in (OnGpu(), HOST_LIBRARIES["torch"]().make(VALUES), HOST_LIBRARIES["jax"]().make(VALUES)):
+        for call in (lambda x: cukern.add(x, 1), lambda x: cukern.add(VALUES, 1, out=x), cukern.asarray):
+            with pytest.raises(TypeError, match="is of type Proxy; expected"):
+                call(Proxy(subject))
 
 
 @pytest.mark.build  # reads docs/, which is no part of a wheel

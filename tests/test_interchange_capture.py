@@ -327,26 +327,47 @@ def test_lent_memory_is_not_settled_while_there_is_other(torch: Any) -> None:
     del other
 
 
+@pytest.mark.pooled
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_the_driver_is_asked_for_memory_meanwhile(torch: Any, memory: str) -> None:
-    capture = Capture("torch")
+def test_the_driver_is_asked_for_memory_meanwhile(capture: Capture, memory: str) -> None:
     x, out = full(SIZE, 1), full(SIZE, 0)
     busy = cukern.Stream()
     with capture.current():
         cukern.add(x, x, out=out, stream=capture.handle)
     cukern.empty_cache()
     pending = cukern.full(SIZE, 3, "float32", stream=busy)
-    before = cukern.counters()["driver_allocations"]
+    lent = cukern.empty(5 * SIZE, "float32")  # of another size: it is of no use to what is made below
+    bring("torch").from_dlpack(lent)
+    del lent
     with capture.begun():
+        before = cukern.counters()["driver_allocations"]
         other = cukern.empty(SIZE, "float32", memory=memory, stream=busy)
+        assert cukern.counters()["driver_allocations"] == before + 1
         other.fill(7, stream=busy)
         assert pending.tolist() == [3] * SIZE  # the host may wait for other streams
         cukern.add(x, x, out=out, stream=capture.handle)
-        cukern.empty_cache()
-    assert cukern.counters()["driver_allocations"] > before  # of staging too
     capture.replay()
     assert holds(out, 2)
     assert holds(other, 7)
+
+
+@pytest.mark.pooled
+@pytest.mark.parametrize("memory", MEMORIES[:2])
+def test_the_driver_gets_memory_back_meanwhile(capture: Capture, memory: str) -> None:
+    x, out = full(SIZE, 1), full(SIZE, 0)
+    with capture.current():
+        cukern.add(x, x, out=out, stream=capture.handle)
+    cukern.empty_cache()
+    spare = cukern.ones(SIZE, "float32", memory=memory)
+    cukern.synchronize()
+    with capture.begun():
+        del spare
+        assert cukern.memory_info(memory)["cached"] > 0
+        cukern.empty_cache()
+        assert cukern.memory_info(memory)["cached"] == 0
+        cukern.add(x, x, out=out, stream=capture.handle)
+    capture.replay()
+    assert holds(out, 2)
 
 
 @pytest.mark.pooled

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import types
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import SANITIZED
-from interchange_tools import GPU_LIBRARIES, HOST_LIBRARIES, QUIET, VALUES, bring, pointer_of
+from interchange_tools import GPU_LIBRARIES, HOST_LIBRARIES, QUIET, VALUES, Library, bring, pointer_of
 
 import cukern
 
@@ -66,21 +66,13 @@ def test_from_dlpack_refuses_them_too(torch: Any, name: str) -> None:
         cukern.from_dlpack(REFUSED[name][0](torch))
 
 
-def test_a_tensor_that_comes_where_another_was(torch: Any) -> None:
-    plain = torch.ones(3)
-    for _ in range(5):  # it is known by now
-        assert cukern.add(plain, 1).tolist() == [2, 2, 2]
-    others = [torch.ones(3) for _ in range(300)]
-    for other in others * 3:
-        cukern.add(other, 1)
-    addresses = {id(other) for other in others}
-    del others, other
-    views = [dense_negative(torch) for _ in range(300)]
-    assert SANITIZED or addresses & {id(view) for view in views}  # sanitizers keep freed memory back
-    for view in views:
-        with pytest.raises(TypeError, match="negative bit"):
-            cukern.add(view, 1)
-    assert cukern.add(plain, 1).tolist() == [2, 2, 2]
+def test_nothing_is_left_on_a_tensor(torch: Any) -> None:
+    one, other = torch.ones(3), torch.zeros(3)
+    for _ in range(3):
+        cukern.add(one, 1, out=other)
+    assert weakref.getweakrefcount(one) == weakref.getweakrefcount(other) == 0
+    torch.utils.swap_tensors(one, other)  # refused where there are any
+    assert one.tolist() == [2, 2, 2]
 
 
 def test_tensors_with_gradients_where_none_are_recorded(torch: Any) -> None:
@@ -148,19 +140,32 @@ def test_pinned_tensors(torch: Any) -> None:
     assert result.tolist() == [2 * n for n in range(12)]  # the host may look at once
     assert cukern.add(tensor, 1, out=tensor) is tensor
     assert tensor.tolist() == [n + 1 for n in range(12)]
-    for make in (cukern.asarray, cukern.from_dlpack):
-        for own in (make(tensor), make(tensor, copy=False)):
-            assert (own.memory, pointer_of(own)) == ("pinned", tensor.data_ptr())
-            assert own.tolist() == tensor.tolist()
-        own.fill(5)
-        cukern.synchronize()
-        assert tensor.tolist() == [5] * 12
-        tensor.copy_(torch.arange(12.0))
-        assert own.tolist() == list(range(12))
-        copied = make(tensor, copy=True)
-        copied.fill(9)
-        cukern.synchronize()
-        assert tensor.tolist() == list(range(12))
+    for own in (cukern.from_dlpack(tensor), cukern.from_dlpack(tensor, copy=False)):
+        assert (own.memory, pointer_of(own), own.base is tensor) == ("pinned", tensor.data_ptr(), True)
+        assert own.tolist() == tensor.tolist()
+    own.fill(5)
+    cukern.synchronize()
+    assert tensor.tolist() == [5] * 12
+    tensor.copy_(torch.arange(12.0))
+    assert own.tolist() == list(range(12))
+
+
+@on_gpu
+def test_copies_of_pinned_tensors_are_made_when_the_call_returns(torch: Any) -> None:
+    tensor = torch.zeros(1 << 24).pin_memory()
+    for n, copy in enumerate(
+        (
+            cukern.asarray,
+            lambda x: cukern.asarray(x, copy=True),
+            lambda x: cukern.from_dlpack(x, copy=True),
+            cukern.copy,
+        )
+    ):
+        tensor.fill_(n)
+        own = copy(tensor)
+        tensor.fill_(99)
+        assert own.memory == "device"
+        assert bool((torch.from_dlpack(own) == n).all())
 
 
 @on_gpu
@@ -177,27 +182,31 @@ def test_operands_on_the_cpu_and_on_the_gpu_do_not_mix(torch: Any) -> None:
     assert cukern.add(device, np.float32(1)).tolist() == [2, 2, 2]
 
 
-@pytest.mark.parametrize("memory", ["managed", "pinned"])
-@pytest.mark.parametrize(
-    "name", [*HOST_LIBRARIES, *[pytest.param(f"{name}, GPU", marks=pytest.mark.gpu) for name in GPU_LIBRARIES]]
-)
-def test_arrays_that_both_sides_reach_go_with_both(backend: str, name: str, memory: str) -> None:
-    on_gpu = name.endswith(", GPU")
-    if on_gpu and backend != "cuda":
-        return
-    library = (GPU_LIBRARIES if on_gpu else HOST_LIBRARIES)[name.removesuffix(", GPU")]()
-    own = cukern.asarray(VALUES, memory=memory)
+def check_mix(library: Library, memory: str, mixed_memory: str) -> None:
     x = library.make(VALUES)
-    values = cukern.asnumpy(cukern.asarray(x)) if on_gpu else library.read(x)
+    values = library.read(x)
     own = cukern.asarray(values, memory=memory)
     result = cukern.add(x, own)
     assert isinstance(result, library.result)
     np.testing.assert_array_equal(cukern.asnumpy(cukern.asarray(result)), values + values)
     mixed = cukern.add(own, x)
-    assert (type(mixed), mixed.memory) == (cukern.Array, "device" if on_gpu else memory)
+    assert (type(mixed), mixed.memory) == (cukern.Array, mixed_memory)
     np.testing.assert_array_equal(cukern.asnumpy(mixed), values + values)
     assert cukern.add(x, x, out=own) is own
     np.testing.assert_array_equal(cukern.asnumpy(own), values + values)
+
+
+@pytest.mark.parametrize("memory", ["managed", "pinned"])
+@pytest.mark.parametrize("name", HOST_LIBRARIES)
+def test_arrays_that_both_sides_reach_go_with_the_host(name: str, memory: str) -> None:
+    check_mix(HOST_LIBRARIES[name](), memory, memory)
+
+
+@on_gpu
+@pytest.mark.parametrize("memory", ["managed", "pinned"])
+@pytest.mark.parametrize("name", GPU_LIBRARIES)
+def test_arrays_that_both_sides_reach_go_with_both(name: str, memory: str) -> None:
+    check_mix(GPU_LIBRARIES[name](), memory, "device")
 
 
 @on_gpu

@@ -7,6 +7,7 @@ import ctypes
 import decimal
 import mmap
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -199,3 +200,20 @@ def test_a_result_that_memory_cannot_hold() -> None:
     a = np.broadcast_to(np.float32(1), (2**29, 1))
     with pytest.raises(MemoryError):
         cukern.add(a, np.broadcast_to(np.float32(1), (1, 2**29)))
+
+
+class Empty(ctypes.Structure):
+    """Of no bytes at all."""
+
+
+class Choice(ctypes.Union):
+    """Of a format that says nothing of its eight bytes."""
+
+    _fields_: ClassVar = [("number", ctypes.c_int64), ("real", ctypes.c_double)]
+
+
+@pytest.mark.parametrize(("kind", "size"), [(Empty, 0), (Choice, 8)])
+def test_bytes_of_other_sizes_are_refused(kind: type, size: int) -> None:
+    for call in (lambda x: cukern.add(x, 1), cukern.asarray):
+        with pytest.raises(TypeError, match=f"a has element type 'B' of {size} bytes"):
+            call((kind * 3)())

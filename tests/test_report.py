@@ -45,12 +45,13 @@ def report(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
 
 def test_findings_are_told_apart(report: ModuleType) -> None:
     ours, others = report.findings(MEMCHECK)
-    assert ours[0].startswith("Invalid __global__ write of size 4 bytes")
-    assert ours[1].startswith("Program hit cudaErrorInvalidDevice")
-    assert others[0].startswith("Invalid __global__ read of size 4 bytes")
-    assert others[1].startswith("Program hit CUDA_ERROR_INVALID_VALUE")
-    assert len(ours) == len(others) == 2
-    assert len(report.findings(RACECHECK)[1]) == 1
+    assert [text.split(",")[0].split(" (")[0] for text in ours] == [
+        "Invalid __global__ write of size 4 bytes",
+        "Invalid __global__ read of size 4 bytes",
+        "Program hit cudaErrorInvalidDevice",
+    ]
+    assert [text.split(" (")[0] for text in others] == ["Program hit CUDA_ERROR_INVALID_VALUE"]
+    assert len(report.findings(RACECHECK)[0]) == 1
     assert report.findings("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n") == ([], [])
 
 

@@ -63,9 +63,7 @@ void *BlockPool::take(const Key &key) noexcept {
 // A block that others still work on: `stream` waits for them, on the device.
 void *BlockPool::take_waiting(const Key &key, const StreamRef &stream) noexcept {
     for (Waiting &block : waiting_) {
-        const bool fits = std::get<0>(block.key) == std::get<0>(key) &&
-                          std::get<1>(block.key) == std::get<1>(key) && std::get<3>(block.key) == std::get<3>(key);
-        if (!fits || block.lent) continue;
+        if (!serves(block.key, key) || block.lent) continue;
         const DeviceGuard guard(runtime_, stream.device);
         if (guard.status() != CUKERN_OK) return nullptr;
         for (int i = 0; i < block.events.count; ++i)
@@ -107,7 +105,7 @@ void *BlockPool::acquire_cached(MemoryKind kind, std::size_t bytes, const Stream
     const Key key = key_of(kind, bytes, stream.device, list_of(stream));
     const std::lock_guard lock(mutex_);
     void *data = find(key, stream, recycled);
-    return data == nullptr && settle_lent() ? find(key, stream, recycled) : data;
+    return data == nullptr && settle_lent(&key) ? find(key, stream, recycled) : data;
 }
 
 Status BlockPool::acquire(MemoryKind kind, std::size_t bytes, const StreamRef &stream, void **out,
@@ -189,7 +187,7 @@ void BlockPool::release(MemoryKind kind, void *data, std::size_t bytes, int devi
         left.release(events_);
         return;
     }
-    if (!enabled_) settle_lent();
+    if (!enabled_) settle_lent(nullptr);
     if (!enabled_ || waiting_.size() > crowd_) collect();
 }
 
@@ -242,13 +240,18 @@ void BlockPool::forget(const Key &key) noexcept {
     usage_of(key)->cached -= static_cast<std::int64_t>(std::get<3>(key));
 }
 
-// Blocks that were lent get an event after all that their device has been asked for so far. CUDA ends every
-// capture in the device's context when it records one, so this comes as late as can be: where the driver would
-// be asked for memory, which a capture does not survive either. Whether there was any.
-bool BlockPool::settle_lent() noexcept {
+bool BlockPool::serves(const Key &own, const Key &key) noexcept {
+    return std::get<0>(own) == std::get<0>(key) && std::get<1>(own) == std::get<1>(key) &&
+           std::get<3>(own) == std::get<3>(key);
+}
+
+// Blocks that were lent get an event after all that their device has been asked for so far: those that may serve
+// `key`, or all without one. CUDA ends every capture in the device's context when it records one, so this comes as
+// late as can be: where the driver would be asked for memory. Whether there was any.
+bool BlockPool::settle_lent(const Key *key) noexcept {
     bool any = false;
     for (Waiting &block : waiting_) {
-        if (!block.lent) continue;
+        if (!block.lent || (key != nullptr && !serves(block.key, *key))) continue;
         const int device = std::get<1>(block.key);
         const DeviceGuard guard(runtime_, device);
         Event event = nullptr;
@@ -282,37 +285,63 @@ void BlockPool::collect() noexcept {
 }
 
 // The driver's release of device memory waits for the device, that of pinned memory need not.
-void BlockPool::wait_for_pinned(const Lists &free, const std::vector<Waiting> &waiting) noexcept {
+Status BlockPool::wait_for_pinned(const Lists &free, const std::vector<Waiting> &waiting) noexcept {
     bool any = false;
     for (const auto &[key, list] : free) any = any || (std::get<0>(key) == MemoryKind::pinned && !list.empty());
     for (const Waiting &block : waiting) any = any || std::get<0>(block.key) == MemoryKind::pinned;
     for (int device = 0; any && device < runtime_.device_count(); ++device) {
         const DeviceGuard guard(runtime_, device);
-        runtime_.synchronize_device();
+        CUKERN_TRY(guard.status());
+        CUKERN_TRY(runtime_.synchronize_device());
     }
+    return CUKERN_OK;
 }
 
+// Where the device cannot be waited for, as in a capture, pinned memory is put back.
 bool BlockPool::trim() noexcept {
     Lists free;
     std::vector<Waiting> waiting;
-    std::size_t blocks = 0;
     {
         const std::lock_guard lock(mutex_);
         free.swap(free_);
         waiting.swap(waiting_);
         crowd_ = kCrowd;
         for (const auto &[key, list] : free)
-            for (std::size_t i = 0; i < list.size(); ++i, ++blocks) forget(key);
+            for (std::size_t i = 0; i < list.size(); ++i) forget(key);
         for (const Waiting &block : waiting) forget(block.key);
     }
-    wait_for_pinned(free, waiting);
-    for (const auto &[key, list] : free)
+    const bool idle = wait_for_pinned(free, waiting) == CUKERN_OK;
+    const auto stays = [idle](const Key &key) { return !idle && std::get<0>(key) == MemoryKind::pinned; };
+    bool any = false;
+    for (const auto &[key, list] : free) {
+        if (stays(key)) continue;
         for (void *data : list) runtime_.release(std::get<0>(key), data);
+        any = any || !list.empty();
+    }
     for (Waiting &block : waiting) {
+        if (stays(block.key)) continue;
         runtime_.release(std::get<0>(block.key), block.data);
         block.events.release(events_);
+        any = true;
     }
-    return blocks + waiting.size() > 0;
+    if (!idle) put_back(free, waiting);
+    return any;
+}
+
+void BlockPool::put_back(const Lists &free, const std::vector<Waiting> &waiting) noexcept {
+    const std::lock_guard lock(mutex_);
+    for (const auto &[key, list] : free)
+        for (void *data : list)
+            if (std::get<0>(key) == MemoryKind::pinned) keep(key, data);
+    for (const Waiting &block : waiting) {
+        if (std::get<0>(block.key) != MemoryKind::pinned) continue;
+        try {
+            waiting_.push_back(block);
+        } catch (...) {
+            continue;  // lost: it may still be worked on
+        }
+        usage_of(block.key)->cached += static_cast<std::int64_t>(std::get<3>(block.key));
+    }
 }
 
 void BlockPool::set_limit(MemoryKind kind, int device, std::int64_t bytes) noexcept {

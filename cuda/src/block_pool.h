@@ -82,9 +82,11 @@ private:
     bool keep(const Key &key, void *data) noexcept;
     void forget(const Key &key) noexcept;
     void collect() noexcept;
-    bool settle_lent() noexcept;
+    bool settle_lent(const Key *key) noexcept;
+    static bool serves(const Key &own, const Key &key) noexcept;
     Status allocate(const Key &key, void **out) noexcept;
-    void wait_for_pinned(const Lists &free, const std::vector<Waiting> &waiting) noexcept;
+    Status wait_for_pinned(const Lists &free, const std::vector<Waiting> &waiting) noexcept;
+    void put_back(const Lists &free, const std::vector<Waiting> &waiting) noexcept;
     bool over_limit(const Key &key) noexcept;
     Status describe_failure(const Key &key, Status status) noexcept;
     Usage *usage_of(const Key &key) noexcept;

@@ -30,13 +30,18 @@ cudaEvent_t native_event(Event event) noexcept { return static_cast<cudaEvent_t>
 // by itself is refused and ends the capture. What is called in this scope is for no captured stream and is let be.
 class OutsideCaptures {
 public:
-    OutsideCaptures() noexcept { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    OutsideCaptures() noexcept : changed_(cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess) {
+        if (!changed_) cudaGetLastError();
+    }
     OutsideCaptures(const OutsideCaptures &) = delete;
     OutsideCaptures &operator=(const OutsideCaptures &) = delete;
-    ~OutsideCaptures() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    ~OutsideCaptures() {
+        if (changed_) cudaThreadExchangeStreamCaptureMode(&mode_);
+    }
 
 private:
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+    const bool changed_;
 };
 
 class CudaRuntime final : public Runtime {
