@@ -11,22 +11,33 @@
 namespace cukern::py {
 namespace {
 
-// The operands' promoted type: that of the arrays, then what Python's own numbers make of it.
-ElementType promoted_type(const Operand &a, const Operand &b) noexcept {
-    const bool a_weak = a.weak() != Weak::none;
-    const bool b_weak = b.weak() != Weak::none;
-    const bool real = a.weak() == Weak::real || b.weak() == Weak::real;
-    if (!a_weak && !b_weak) return promote(a.type(), b.type());
-    if (a_weak && b_weak) return real ? ElementType::float64 : ElementType::int64;
-    const ElementType strong = a_weak ? b.type() : a.type();
-    return real && !is_floating(strong) ? ElementType::float64 : strong;
+// What a Python number makes of the type of an array beside it (NEP 50).
+ElementType beside(ElementType strong, Weak weak) noexcept {
+    const char kind = kind_of(strong);
+    switch (weak) {
+        case Weak::integer: return kind == 'b' ? ElementType::int64 : strong;
+        case Weak::real: return kind == 'f' || kind == 'c' ? strong : ElementType::float64;
+        case Weak::complex:
+            return kind == 'c'                                     ? strong
+                   : kind == 'f' && strong != ElementType::float64 ? ElementType::complex64
+                                                                   : ElementType::complex128;
+        default: return strong;
+    }
 }
 
-// NumPy's result would be of element type bool.
-bool check_numbers(const char *function, const Operand &a, const Operand &b) noexcept {
-    if (a.weak() != Weak::boolean || b.weak() != Weak::boolean) return true;
-    PyErr_Format(PyExc_TypeError, "%s: both operands are bool; supported element types are %s", function,
-                 supported_element_types());
+// The operands' promoted type: that of the arrays, then what Python's own numbers make of it.
+ElementType promoted_type(const Operand &a, const Operand &b) noexcept {
+    if (a.weak() == Weak::none && b.weak() == Weak::none) return promote(a.type(), b.type());
+    if (a.weak() == Weak::none) return beside(a.type(), b.weak());
+    if (b.weak() == Weak::none) return beside(b.type(), a.weak());
+    return beside(beside(ElementType::bool_, a.weak()), b.weak());
+}
+
+bool check_type(Op op, ElementType promoted) noexcept {
+    if (takes(op, promoted)) return true;
+    PyErr_Format(PyExc_TypeError,
+                 "%s: both operands are of element type %s; convert one of them, as by x.astype('int8')",
+                 info(op).name, name_of(promoted));
     return false;
 }
 
@@ -52,12 +63,10 @@ PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *
     const char *const second = info(op).kind == OpKind::scalar ? "factor" : "b";
     if (!a.read({state, function, "a"}, first, reading) || !b.read({state, function, second}, other, reading))
         return nullptr;
-    if (!a.check_type(function, takes(op, a.type())) || !b.check_type(function, takes(op, b.type())))
-        return nullptr;
     if (info(op).kind == OpKind::scalar && !check_factor(function, b)) return nullptr;
-    if (!check_numbers(function, a, b)) return nullptr;
-
-    const ElementType type = result_type(op, promoted_type(a, b));
+    const ElementType promoted = promoted_type(a, b);
+    if (!check_type(op, promoted)) return nullptr;
+    const ElementType type = result_type(op, promoted);
     if (!a.resolve(type) || !b.resolve(type)) return nullptr;
     Shape shape;
     if (!broadcast(function, a, b, &shape)) return nullptr;
@@ -108,7 +117,7 @@ PyObject *method(PyObject *module, PyObject *const *values, Py_ssize_t count, Py
 
 PyRef row_of(const OpInfo &op) noexcept {
     return PyRef::steal(Py_BuildValue("{s:s,s:s,s:s,s:s,s:s}", "name", op.name, "kind", name_of(op.kind), "types",
-                                      op.types, "rule", name_of(op.rule), "doc", op.doc));
+                                      name_of(op.types), "rule", name_of(op.rule), "doc", op.doc));
 }
 
 }  // namespace
@@ -127,7 +136,8 @@ PyRef row_of(const OpInfo &op) noexcept {
     "    Python's own numbers take the element type of `a`.\n"
 
 #define CUKERN_RESULT_TEXT_promoted "the promoted type of the operands, as in NumPy 2"
-#define CUKERN_RESULT_TEXT_floating "the promoted type of the operands, as in NumPy 2; integers give float64"
+#define CUKERN_RESULT_TEXT_floating \
+    "the promoted type of the operands, as in NumPy 2; integers and bool give float64"
 
 #define CUKERN_EXAMPLE_TEXT_binary(name)          \
     ">>> a = numpy.ones((2, 3), numpy.float32)\n" \
@@ -155,8 +165,7 @@ PyRef row_of(const OpInfo &op) noexcept {
         ".\n"                                                                                              \
         "\nRaises\n------\n"                                                                               \
         "TypeError\n"                                                                                      \
-        "    An operand is no array or number, or of an element type other than float32, float64,\n"       \
-        "    int32 and int64; or `out` cannot take the result's.\n"                                        \
+        "    An operand is no array or number; or `out` cannot take the result's element type.\n"          \
         "ValueError\n"                                                                                     \
         "    Shapes do not broadcast; or `out` has another shape, is read-only, or overlaps an operand.\n" \
         "OverflowError\n"                                                                                  \

@@ -49,25 +49,45 @@ bool is_masked(PyObject *object) noexcept {
 bool is_numpy_scalar(PyObject *object) noexcept { return PyArray_IsScalar(object, Generic); }
 
 template <typename T>
-bool store_integer(PyObject *object, ElementType type, Immediate *value) noexcept {
+void store(T value, TensorView &view) noexcept {
+    view.type = ElementTypeOf<T>::value;
+    std::memcpy(view.value.bytes, &value, sizeof value);
+}
+
+// As 64 bits, which the launch narrows; OverflowError for what `type` cannot hold.
+bool store_integer(PyObject *object, ElementType type, TensorView &view) noexcept {
+    const int bits = 8 * size_of(type);
     int overflow = 0;
     const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
     if (number == -1 && PyErr_Occurred() != nullptr) return false;
-    if (overflow != 0 || number < std::numeric_limits<T>::min() || number > std::numeric_limits<T>::max()) {
-        PyErr_Format(PyExc_OverflowError, "Python integer %S out of bounds for %s", object, name_of(type));
-        return false;
+    bool fits = overflow == 0;
+    if (kind_of(type) == 'i') {
+        const long long top = std::numeric_limits<long long>::max() >> (64 - bits);
+        fits = fits && number <= top && number >= -top - 1;
+        if (fits) store(static_cast<std::int64_t>(number), view);
+    } else if (overflow > 0 && bits == 64) {
+        const unsigned long long large = PyLong_AsUnsignedLongLong(object);
+        fits = PyErr_Occurred() == nullptr;
+        if (!fits) PyErr_Clear();
+        store(static_cast<std::uint64_t>(large), view);
+    } else {
+        fits = fits && number >= 0 && (bits == 64 || number >> bits == 0);
+        if (fits) store(static_cast<std::uint64_t>(number), view);
     }
-    const T narrow = static_cast<T>(number);
-    std::memcpy(value->bytes, &narrow, sizeof narrow);
+    if (!fits) PyErr_Format(PyExc_OverflowError, "Python integer %S out of bounds for %s", object, name_of(type));
+    return fits;
+}
+
+bool store_real(PyObject *object, TensorView &view) noexcept {
+    const double number = PyFloat_AsDouble(object);
+    if (number == -1.0 && PyErr_Occurred() != nullptr) return false;
+    store(number, view);
     return true;
 }
 
-template <typename T>
-bool store_real(PyObject *object, Immediate *value) noexcept {
-    const double number = PyFloat_AsDouble(object);
-    if (number == -1.0 && PyErr_Occurred() != nullptr) return false;
-    const T narrow = static_cast<T>(number);
-    std::memcpy(value->bytes, &narrow, sizeof narrow);
+bool store_complex(PyObject *object, TensorView &view) noexcept {
+    if (!PyComplex_Check(object)) return store_real(object, view);
+    store(Complex128{PyComplex_RealAsDouble(object), PyComplex_ImagAsDouble(object)}, view);
     return true;
 }
 
@@ -88,14 +108,15 @@ bool Operand::read(const Place &place, PyObject *object, Reading &reading) noexc
         if (!read_array(place, as_array(object))) return false;
         return aligned_ || stand_in(place);
     }
-    if (PyLong_Check(object) || (PyFloat_Check(object) && !is_numpy_scalar(object))) {
-        weak_ = PyBool_Check(object) ? Weak::boolean : PyLong_Check(object) ? Weak::integer : Weak::real;
+    if (is_number(object)) {
+        weak_ = PyBool_Check(object)      ? Weak::boolean
+                : PyLong_Check(object)    ? Weak::integer
+                : PyComplex_Check(object) ? Weak::complex
+                                          : Weak::real;
         access_.view.immediate = true;
         return true;
     }
     if (is_numpy_scalar(object)) return read_numpy_scalar(place, object);
-    if (PyComplex_Check(object) && !is_numpy_scalar(object))
-        return refuse_object(place, object, "no operation takes complex numbers yet");
     if (PyList_Check(object) || PyTuple_Check(object))
         return refuse_object(place, object, "pass an array, as made by cukern.asarray() or numpy.asarray()");
     if (!read_library(place, object, reading, false)) return false;
@@ -124,8 +145,7 @@ bool Operand::read_memory(const Place &place, PyObject *object, bool writes) noe
     if (writes) return read_out(place, object, reading);
     object_ = object;
     access_.name = place.argument;
-    if (PyLong_Check(object) || (PyFloat_Check(object) && !is_numpy_scalar(object)))
-        return refuse_object(place, object, "expected an array");
+    if (is_number(object)) return refuse_object(place, object, "expected an array");
     return read(place, object, reading);
 }
 
@@ -359,18 +379,16 @@ bool Operand::finish_out() noexcept {
     return own && PyArray_CopyInto(as_array(own), as_array(copy_)) == 0;
 }
 
+// In the widest type of the kind, which the launch converts.
 bool Operand::resolve(ElementType type) noexcept {
-    if (weak_ == Weak::none) return true;
     TensorView &view = access_.view;
-    view.type = type;
-    switch (type) {
-        case ElementType::float32: return store_real<float>(object_, &view.value);
-        case ElementType::float64: return store_real<double>(object_, &view.value);
-        case ElementType::int32: return store_integer<std::int32_t>(object_, type, &view.value);
-        case ElementType::int64: return store_integer<std::int64_t>(object_, type, &view.value);
-        default: PyErr_SetString(PyExc_SystemError, "a number of an element type that no operation takes");
+    if (weak_ == Weak::none) return true;
+    switch (kind_of(type)) {
+        case 'b': store(Bool{static_cast<std::uint8_t>(object_ == Py_True)}, view); return true;
+        case 'f': return store_real(object_, view);
+        case 'c': return store_complex(object_, view);
+        default: return store_integer(object_, type, view);
     }
-    return false;
 }
 
 bool choose_stream(const ModuleState &state, const char *function, PyObject *given, int device,

@@ -13,7 +13,7 @@
 namespace cukern::py {
 
 // Python's own numbers have no element type: they take that of the arrays beside them (NEP 50).
-enum class Weak { none, boolean, integer, real };
+enum class Weak { none, boolean, integer, real, complex };
 
 // Whose array it is: a result without `out` is of the same kind.
 enum class Family : std::int8_t {

@@ -183,6 +183,22 @@ PyRef make_by_cupy(const Request &request, const Operand *lead, PyObject *length
 
 }  // namespace
 
+namespace {
+
+// A type that another package has given NumPy has no number, but an object.
+PyRef make_ndarray(const Request &request, ElementType type, int ndim, npy_intp *lengths,
+                   npy_intp *strides) noexcept {
+    if (const int number = numpy_type_of(type); number >= 0)
+        return PyRef::steal(PyArray_New(&PyArray_Type, ndim, lengths, number, strides, nullptr, 0, 0, nullptr));
+    PyRef dtype = numpy_dtype(request.state, type);
+    if (dtype && !PyArray_DescrCheck(dtype.get())) raise_no_bfloat16(request.function);
+    if (!dtype || !PyArray_DescrCheck(dtype.get())) return {};
+    return PyRef::steal(PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr *>(dtype.release()),
+                                             ndim, lengths, strides, nullptr, 0, nullptr));
+}
+
+}  // namespace
+
 bool Result::make(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
                   int num_operands, Overlap overlap, Reading &reading) noexcept {
     reading.consumer = site_.stream;
@@ -226,8 +242,7 @@ bool Result::make(const Request &request, const Shape &shape, ElementType type, 
         if (family == Family::dlpack) like_ = lead->object();
         npy_intp lengths[kMaxDims];
         for (int i = 0; i < shape.ndim; ++i) lengths[i] = shape.lengths[i];
-        object_ = PyRef::steal(PyArray_New(&PyArray_Type, shape.ndim, lengths, numpy_type_of(type),
-                                           keeps_order ? strides : nullptr, nullptr, 0, 0, nullptr));
+        object_ = make_ndarray(request, type, shape.ndim, lengths, keeps_order ? strides : nullptr);
     }
     return object_ && operand_.read_out({request.state, request.function, "the result"}, object_.get(), reading);
 }

@@ -8,8 +8,12 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1.5e-45, 1e-310, 3e38,
 
 
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return values over the whole range of integers, and normal ones of floats."""
-    if dtype.kind == "i":
+    """Return values over the whole range of integers, and normal ones of floats and of both parts of complex."""
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.kind == "c":
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+    if dtype.kind in "iu":
         info = np.iinfo(dtype)
         return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
     return rng.standard_normal(shape).astype(dtype)
@@ -17,9 +21,15 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dty
 
 def special_values(dtype: np.dtype) -> np.ndarray:
     """Return the values at which formulas go wrong."""
-    if dtype.kind == "i":
+    if dtype.kind == "b":
+        return np.array([False, True])
+    if dtype.kind in "iu":
         info = np.iinfo(dtype)
-        return np.array([0, 1, -1, info.min, info.max, info.min + 1, 7], dtype)
+        return np.array([0, 1, info.max - 1, info.min, info.max, info.min + 1, 7] + [-1] * (dtype.kind == "i"), dtype)
+    if dtype.kind == "c":
+        parts = [0.0, -0.0, 1.0, -2.5, np.inf, -np.inf, np.nan, 1e-3]
+        with np.errstate(all="ignore"):
+            return np.array([complex(x, y) for x in parts for y in parts]).astype(dtype)
     with np.errstate(all="ignore"):
         return np.array(SPECIAL).astype(dtype)
 
@@ -52,6 +62,9 @@ def assert_same(actual: np.ndarray, wanted: np.ndarray) -> None:
     assert actual.dtype == wanted.dtype
     assert actual.shape == wanted.shape
     np.testing.assert_array_equal(actual, wanted)
+    if wanted.dtype.kind == "c":
+        assert_same(actual.real, wanted.real)
+        assert_same(actual.imag, wanted.imag)
     if wanted.dtype.kind == "f":
         nan = np.isnan(wanted)
         np.testing.assert_array_equal(np.signbit(actual)[~nan], np.signbit(wanted)[~nan])

@@ -20,7 +20,7 @@ import cukern
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 VALUES = np.arange(12, dtype=np.float32).reshape(3, 4)
-COMPUTED = ["float32", "float64", "int32", "int64"]  # the element types that operations take
+COMPUTED = ["float32", "float64", "int32", "int64"]  # the element types that every library computes with
 EXCHANGED = [*DTYPES, "bfloat16"]  # and those that arrays have
 MEMORIES = ["device", "managed", "pinned"]
 CYCLES = 100_000_000  # of torch's spin kernel: some 50 ms

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import STAGED, use
 from numpy.ctypeslib import ndpointer
-from oracles import ELEMENT_TYPES, assert_result, product_bound
+from oracles import PRODUCT_TYPES, assert_result, product_bound
 
 import cukern
 from cukern import _cukern
@@ -53,7 +53,7 @@ def result_of(row: dict[str, str], dtype: np.dtype) -> np.dtype:
 
 
 @pytest.mark.usefixtures("backend")
-@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
+@pytest.mark.parametrize("dtype", PRODUCT_TYPES, ids=str)
 @pytest.mark.parametrize("row", BINARY, ids=lambda row: row["name"])
 def test_binary(library: ctypes.CDLL, row: dict[str, str], dtype: np.dtype, rng: np.random.Generator) -> None:
     target = result_of(row, dtype)

@@ -335,10 +335,10 @@ def test_consumed_functions_that_fail(failing: str) -> None:
     assert kind.counter.made == kind.counter.deleted
 
 
-def test_consumed_element_types_that_operations_do_not_take() -> None:
+def test_consumed_element_types_that_products_do_not_take() -> None:
     kind = make_exchange_type()
     with pytest.raises(TypeError, match="int8"):
-        cukern.add(kind(VALUES.astype(np.int8)), 1)
+        cukern.matmul(kind(VALUES.astype(np.int8)), VALUES.T)
 
 
 def test_consumed_tensors_of_a_gpu_on_the_host_backend(backend: str) -> None:

@@ -522,7 +522,7 @@ def test_out_that_overlaps_an_operand_is_refused() -> None:
     "call",
     [
         lambda x: cukern.add(x, np.ones(3, np.float32)),
-        lambda x: cukern.add(x, np.ones(4, np.int8)),
+        lambda x: cukern.add(x, np.ones(4, "M8[s]")),
         lambda x: cukern.add(x, [1]),
         lambda x: cukern.add(x, 1, out=np.zeros(4, np.float32)),
         lambda x: cukern.add(x, 1, stream="s"),

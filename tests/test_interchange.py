@@ -249,8 +249,10 @@ def test_bytes_are_8_bit_integers() -> None:
     block[:] = bytes(range(16))
     for subject in (bytes(range(16)), bytearray(range(16)), block):
         assert cukern.asarray(subject).tolist() == list(range(16))
+        result = cukern.add(subject, 250)
+        assert (result.dtype, result.tolist()) == ("uint8", [(n + 250) % 256 for n in range(16)])
         with pytest.raises(TypeError, match=r'uint8.*memoryview\(x\)\.cast\("f"\)'):
-            cukern.add(subject, 1)
+            cukern.matmul(subject, subject)
     numbers = memoryview(bytearray(8)).cast("f")
     assert cukern.add(numbers, 1).tolist() == [1, 1]
 

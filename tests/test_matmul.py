@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from arrays import assert_same, layouts, random_array
 from conftest import SMALL, STAGED
-from oracles import ELEMENT_TYPES, product_bound, wider
+from oracles import PRODUCT_TYPES, product_bound, wider
 
 import cukern
 from cukern import _cukern
 
-FLOATS = [dtype for dtype in ELEMENT_TYPES if dtype.kind == "f"]
+FLOATS = [dtype for dtype in PRODUCT_TYPES if dtype.kind == "f"]
 FUNCTIONS = ["matmul", "matmul_tiled", "matmul_cublas"]
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -62,7 +62,7 @@ def test_sizes(function: str, dtype: np.dtype, sizes: tuple[int, int, int], rng:
 
 
 @pytest.mark.parametrize("function", ["matmul", "matmul_tiled"])
-@pytest.mark.parametrize("dtype", [dtype for dtype in ELEMENT_TYPES if dtype.kind == "i"], ids=str)
+@pytest.mark.parametrize("dtype", [dtype for dtype in PRODUCT_TYPES if dtype.kind == "i"], ids=str)
 def test_integers_are_exact_and_wrap(function: str, dtype: np.dtype, rng: np.random.Generator) -> None:
     for m, k, n in [(3, 4, 5), (130, 140, 129)]:
         a, b = random_array(rng, (m, k), dtype), random_array(rng, (k, n), dtype)
@@ -113,8 +113,8 @@ def test_zero_sizes(function: str, shapes, rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("function", ["matmul", "matmul_tiled"])
 def test_mixed_element_types(function: str, rng: np.random.Generator) -> None:
-    for x in ELEMENT_TYPES:
-        for y in ELEMENT_TYPES:
+    for x in PRODUCT_TYPES:
+        for y in PRODUCT_TYPES:
             a, b = operand(rng, (20, 30), x), operand(rng, (30, 10), y)
             check(getattr(cukern, function)(a, b), a, b)
 

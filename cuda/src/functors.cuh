@@ -1,6 +1,7 @@
 // The formulas of the elementwise operations, one a row of ops.def, for host and device alike.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -9,34 +10,107 @@
 
 namespace cukern {
 
-// Integers wrap on overflow, as in NumPy: signed overflow is undefined in C++, so the arithmetic is unsigned.
+// What an element type computes in: 16-bit floats in float32, rounded once; bool in C++'s own.
+template <typename T>
+struct Arithmetic {
+    using type = T;
+};
+template <>
+struct Arithmetic<Float16> {
+    using type = float;
+};
+template <>
+struct Arithmetic<BFloat16> {
+    using type = float;
+};
+template <>
+struct Arithmetic<Bool> {
+    using type = bool;
+};
+template <typename T>
+using arithmetic_t = typename Arithmetic<T>::type;
+
+template <typename T>
+CUKERN_HD arithmetic_t<T> to_arithmetic(T value) {
+    if constexpr (is_storage_float<T>)
+        return to_float(value);
+    else if constexpr (std::is_same_v<T, Bool>)
+        return value.byte != 0;
+    else
+        return value;
+}
+
+template <typename T>
+CUKERN_HD T from_arithmetic(arithmetic_t<T> value) {
+    if constexpr (std::is_same_v<T, Bool>)
+        return {static_cast<std::uint8_t>(value)};
+    else
+        return convert<T>(value);
+}
+
+// Integers wrap on overflow, as in NumPy: signed overflow is undefined in C++, so the arithmetic is unsigned, and
+// not narrower than int, to which C++ would promote it.
 template <typename T, bool = std::is_integral_v<T>>
 struct Wrapping {
     using type = T;
 };
 template <typename T>
 struct Wrapping<T, true> {
-    using type = std::make_unsigned_t<T>;
+    using type = std::conditional_t<sizeof(T) < 4, std::uint32_t, std::make_unsigned_t<T>>;
 };
 template <typename T>
 using wrapping_t = typename Wrapping<T>::type;
+
+// A product that is rounded by itself and not fused with the sum around it, so that both back-ends give the same.
+template <typename T>
+CUKERN_HD T rounded_product(T a, T b) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(T) == 4)
+        return __fmul_rn(a, b);
+    else
+        return __dmul_rn(a, b);
+#else
+    return a * b;
+#endif
+}
+
+template <typename T>
+CUKERN_HD T complex_product(T a, T b) {
+    return {rounded_product(a.real, b.real) - rounded_product(a.imag, b.imag),
+            rounded_product(a.real, b.imag) + rounded_product(a.imag, b.real)};
+}
+
+// Smith's method (R. L. Smith, Algorithm 116, 1962), as NumPy: no overflow where the quotient has none.
+template <typename T>
+CUKERN_HD T complex_quotient(T a, T b) {
+    using R = decltype(T::real);
+    const R real = std::abs(b.real);
+    const R imag = std::abs(b.imag);
+    if (real >= imag) {
+        if (real == 0 && imag == 0) return {a.real / real, a.imag / real};
+        const R ratio = b.imag / b.real;
+        const R scale = 1 / (b.real + rounded_product(b.imag, ratio));
+        return {(a.real + rounded_product(a.imag, ratio)) * scale,
+                (a.imag - rounded_product(a.real, ratio)) * scale};
+    }
+    const R ratio = b.real / b.imag;
+    const R scale = 1 / (b.imag + rounded_product(b.real, ratio));
+    return {(rounded_product(a.real, ratio) + a.imag) * scale, (rounded_product(a.imag, ratio) - a.real) * scale};
+}
 
 template <Op op>
 struct Formula;
 
 template <>
-struct Formula<Op::copy> {
-    template <typename T>
-    CUKERN_HD static T apply(T a) {
-        return a;
-    }
-};
-
-template <>
 struct Formula<Op::add> {
     template <typename T>
     CUKERN_HD static T apply(T a, T b) {
-        return static_cast<T>(static_cast<wrapping_t<T>>(a) + static_cast<wrapping_t<T>>(b));
+        if constexpr (std::is_same_v<T, bool>)
+            return a || b;
+        else if constexpr (is_complex<T>)
+            return {a.real + b.real, a.imag + b.imag};
+        else
+            return static_cast<T>(static_cast<wrapping_t<T>>(a) + static_cast<wrapping_t<T>>(b));
     }
 };
 
@@ -44,7 +118,10 @@ template <>
 struct Formula<Op::subtract> {
     template <typename T>
     CUKERN_HD static T apply(T a, T b) {
-        return static_cast<T>(static_cast<wrapping_t<T>>(a) - static_cast<wrapping_t<T>>(b));
+        if constexpr (is_complex<T>)
+            return {a.real - b.real, a.imag - b.imag};
+        else
+            return static_cast<T>(static_cast<wrapping_t<T>>(a) - static_cast<wrapping_t<T>>(b));
     }
 };
 
@@ -52,7 +129,12 @@ template <>
 struct Formula<Op::multiply> {
     template <typename T>
     CUKERN_HD static T apply(T a, T b) {
-        return static_cast<T>(static_cast<wrapping_t<T>>(a) * static_cast<wrapping_t<T>>(b));
+        if constexpr (std::is_same_v<T, bool>)
+            return a && b;
+        else if constexpr (is_complex<T>)
+            return complex_product(a, b);
+        else
+            return static_cast<T>(static_cast<wrapping_t<T>>(a) * static_cast<wrapping_t<T>>(b));
     }
 };
 
@@ -60,11 +142,24 @@ template <>
 struct Formula<Op::divide> {
     template <typename T>
     CUKERN_HD static T apply(T a, T b) {
-        return a / b;
+        if constexpr (is_complex<T>)
+            return complex_quotient(a, b);
+        else
+            return a / b;
     }
 };
 
 template <>
 struct Formula<Op::scale> : Formula<Op::multiply> {};
+
+// An operation on elements as they are stored.
+template <Op op, typename T, typename... Others>
+CUKERN_HD T evaluate(T a, Others... others) {
+    if constexpr (op == Op::copy)
+        return a;
+    else
+        return from_arithmetic<T>(
+            Formula<op>::template apply<arithmetic_t<T>>(to_arithmetic(a), to_arithmetic(others)...));
+}
 
 }  // namespace cukern

@@ -13,21 +13,22 @@ enum class Op : std::int16_t {
 };
 
 enum class OpKind : std::int8_t { binary, scalar, unary };
+enum class TypeSet : std::int8_t { any, numeric };
 enum class ResultRule : std::int8_t { promoted, floating };
 
 struct OpInfo {
     const char *name;
     OpKind kind;
+    TypeSet types;
     ResultRule rule;
-    const char *types;
     const char *doc;
 };
 
 constexpr OpInfo kOps[] = {
-#define CUKERN_OP(id, kind, types, rule, doc) {#id, OpKind::kind, ResultRule::rule, #types, doc},
+#define CUKERN_OP(id, kind, types, rule, doc) {#id, OpKind::kind, TypeSet::types, ResultRule::rule, doc},
 #include "cukern/ops.def"
 #undef CUKERN_OP
-    {"copy", OpKind::unary, ResultRule::promoted, "numeric", "Copy."},
+    {"copy", OpKind::unary, TypeSet::any, ResultRule::promoted, "Copy."},
 };
 constexpr int kNumTableOps = static_cast<int>(Op::copy);
 
@@ -39,24 +40,27 @@ constexpr int kMaxInputs = 2;
 constexpr const char *name_of(OpKind kind) {
     return kind == OpKind::binary ? "binary" : kind == OpKind::scalar ? "scalar" : "unary";
 }
+constexpr const char *name_of(TypeSet types) { return types == TypeSet::any ? "any" : "numeric"; }
 constexpr const char *name_of(ResultRule rule) { return rule == ResultRule::promoted ? "promoted" : "floating"; }
 
 // The type in which an operation computes, and which it returns, from its operands' promoted type.
 constexpr ElementType result_type(Op op, ElementType promoted) {
-    return info(op).rule == ResultRule::floating && !is_floating(promoted) ? ElementType::float64 : promoted;
+    const bool exact = is_integer(promoted) || promoted == ElementType::bool_;
+    return info(op).rule == ResultRule::floating && exact ? ElementType::float64 : promoted;
 }
 
-// The set of types that a row takes: `numeric` so far.
-constexpr bool takes(Op op, ElementType type) {
-    if (op == Op::copy) return true;
-    return type == ElementType::float32 || type == ElementType::float64 || type == ElementType::int32 ||
-           type == ElementType::int64;
+// Whether an operation takes operands of this promoted type.
+constexpr bool takes(Op op, ElementType promoted) {
+    return info(op).types == TypeSet::any || promoted != ElementType::bool_;
 }
 
 // Whether an operation has a kernel that computes in this type.
 constexpr bool computes_in(Op op, ElementType type) { return takes(op, type) && result_type(op, type) == type; }
 
 // The types that products take.
-constexpr bool has_product(ElementType type) { return takes(Op::add, type); }
+constexpr bool has_product(ElementType type) {
+    return type == ElementType::float32 || type == ElementType::float64 || type == ElementType::int32 ||
+           type == ElementType::int64;
+}
 
 }  // namespace cukern

@@ -37,9 +37,9 @@ struct ContiguousParams {
 template <Op op, typename T, int inputs>
 CUKERN_HD T apply(const T (&x)[inputs]) {
     if constexpr (inputs == 1)
-        return Formula<op>::template apply<T>(x[0]);
+        return evaluate<op>(x[0]);
     else
-        return Formula<op>::template apply<T>(x[0], x[1]);
+        return evaluate<op>(x[0], x[1]);
 }
 
 template <Op op, typename T, int inputs>

@@ -33,23 +33,22 @@ void compute_run(const Run<T> &r, std::int64_t n) noexcept {
     const std::int64_t so = r.out_stride;
     if constexpr (arity(op) == 1) {
         if (so == 1 && sa == 1)
-            for (std::int64_t i = 0; i < n; ++i) out[i] = Formula<op>::template apply<T>(a[i]);
+            for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i]);
         else
-            for (std::int64_t i = 0; i < n; ++i) out[i * so] = Formula<op>::template apply<T>(a[i * sa]);
+            for (std::int64_t i = 0; i < n; ++i) out[i * so] = evaluate<op>(a[i * sa]);
     } else {
         const T *b = r.in[1];
         const std::int64_t sb = r.in_strides[1];
         if (so == 1 && sa == 1 && sb == 1) {
-            for (std::int64_t i = 0; i < n; ++i) out[i] = Formula<op>::template apply<T>(a[i], b[i]);
+            for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i], b[i]);
         } else if (so == 1 && sa == 1 && sb == 0) {
             const T value = *b;
-            for (std::int64_t i = 0; i < n; ++i) out[i] = Formula<op>::template apply<T>(a[i], value);
+            for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i], value);
         } else if (so == 1 && sa == 0 && sb == 1) {
             const T value = *a;
-            for (std::int64_t i = 0; i < n; ++i) out[i] = Formula<op>::template apply<T>(value, b[i]);
+            for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(value, b[i]);
         } else {
-            for (std::int64_t i = 0; i < n; ++i)
-                out[i * so] = Formula<op>::template apply<T>(a[i * sa], b[i * sb]);
+            for (std::int64_t i = 0; i < n; ++i) out[i * so] = evaluate<op>(a[i * sa], b[i * sb]);
         }
     }
 }
