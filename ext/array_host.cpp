@@ -1,4 +1,4 @@
-// From an Array to the host: ndarrays, Python's numbers and lists, text, pickles. The host waits here.
+// From an Array to the host as ndarrays, and copies between any two places. The host waits here.
 #include "python.h"
 
 #include "array.h"
@@ -214,90 +214,6 @@ PyObject *copyto_method(PyObject *module, PyObject *args, PyObject *keywords) {
     Py_RETURN_NONE;
 }
 
-bool check_single(const Array *array, const char *what) noexcept {
-    if (array->size() == 1) return true;
-    PyErr_Format(PyExc_TypeError, "only an array of one element converts to %s; this one has %lld", what,
-                 static_cast<long long>(array->size()));
-    return false;
-}
-
-// One element as Python's number.
-PyRef element_of(Array *array) noexcept {
-    const ModuleState &state = state_of_type(object_of(array));
-    if (array->type == ElementType::bfloat16) {
-        const PyRef wide = PyRef::steal(PyObject_CallMethod(object_of(array), "astype", "s", "float32"));
-        return wide ? element_of(array_of(wide.get())) : PyRef();
-    }
-    const PyRef values = to_numpy(state, "item", array, true);
-    return values ? PyRef::steal(PyObject_CallMethod(values.get(), "item", nullptr)) : PyRef();
-}
-
-// For text and lists: bfloat16 as float32, which holds its values.
-PyRef host_values(Array *array) noexcept {
-    const ModuleState &state = state_of_type(object_of(array));
-    if (array->type != ElementType::bfloat16) return to_numpy(state, "tolist", array, true);
-    const PyRef wide = PyRef::steal(PyObject_CallMethod(object_of(array), "astype", "s", "float32"));
-    return wide ? to_numpy(state, "tolist", array_of(wide.get()), false) : PyRef();
-}
-
-// The bytes of an array in C order, as ndarray: what pickles hold.
-PyRef packed_bytes(const ModuleState &state, Array *array) noexcept {
-    StreamRef stream;
-    stream.device = array->device();
-    npy_intp shape[kMaxDims];
-    for (int i = 0; i < array->ndim; ++i) shape[i] = array->shape()[i];
-    // As unsigned numbers of the same size, so that bfloat16 needs no package; complex types keep their own.
-    const ElementType bits = bits_of(array->type);
-    PyRef dtype = numpy_dtype(state, bits);
-    PyRef result =
-        PyRef::steal(PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr *>(dtype.release()),
-                                          array->ndim, shape, nullptr, nullptr, 0, nullptr));
-    if (!result) return {};
-    Access source;
-    access_of(array, &source);
-    source.view.type = bits;
-    Operand destination;
-    if (!destination.read_memory({state, "pickle", "the result"}, result.get(), true)) return {};
-    return copy_into(state, "pickle", source, destination.access(), stream) ? std::move(result) : PyRef();
-}
-
-// _restore(buffer, dtype's name, shape, memory): what a pickle calls.
-PyObject *restore_method(PyObject *module, PyObject *args) {
-    PyObject *buffer = nullptr;
-    const char *name = nullptr;
-    PyObject *lengths = nullptr;
-    PyObject *memory = nullptr;
-    if (PyArg_ParseTuple(args, "OsOO:_restore", &buffer, &name, &lengths, &memory) == 0) return nullptr;
-    const ModuleState &state = state_of(module);
-    const PyRef text = PyRef::steal(PyUnicode_FromString(name));
-    ElementType type;
-    Shape shape;
-    MemoryKind kind;
-    StreamRef stream;
-    Backend backend;
-    if (!ensure_backend(state_of(module), "_restore", &backend) || !text ||
-        !parse_dtype(state, "_restore", text.get(), &type) || !parse_shape("_restore", lengths, &shape) ||
-        !parse_memory("_restore", memory, &kind) || !stream_for_new(state, "_restore", nullptr, nullptr, &stream))
-        return nullptr;
-    PyRef result = new_array(state, "_restore", kind, type, shape.ndim, shape.lengths, nullptr, stream);
-    BufferHolder bytes;
-    if (!result || !bytes.acquire(buffer, PyBUF_SIMPLE)) return nullptr;
-    Array *array = array_of(result.get());
-    Access destination;
-    access_of(array, &destination);
-    destination.view.type = bits_of(type);
-    Access source;
-    source.view = destination.view;
-    source.view.data = bytes.get().buf;
-    set_contiguous(source.view);
-    if (bytes.get().len != bytes_of(destination.view)) {
-        PyErr_SetString(PyExc_ValueError,
-                        "_restore: the pickle holds another number of bytes than its shape needs");
-        return nullptr;
-    }
-    return copy_into(state, "_restore", source, destination, stream) ? result.release() : nullptr;
-}
-
 }  // namespace
 
 PyRef to_numpy(const ModuleState &state, const char *function, Array *array, bool share) noexcept {
@@ -371,84 +287,6 @@ PyObject *array_get(PyObject *self, PyObject *args, PyObject *keywords) {
     return asnumpy(state_of_type(self), "get", array_of(self), out, stream, blocking != 0).release();
 }
 
-PyObject *array_item(PyObject *self, PyObject *args) {
-    const Py_ssize_t count = PyTuple_Size(args);
-    if (count == 0) {
-        if (array_of(self)->size() != 1) {
-            PyErr_Format(PyExc_ValueError,
-                         "item() without an index needs an array of one element; this one has %lld",
-                         static_cast<long long>(array_of(self)->size()));
-            return nullptr;
-        }
-        return element_of(array_of(self)).release();
-    }
-    PyObject *index = count == 1 ? PyTuple_GetItem(args, 0) : args;
-    PyRef element;
-    if (count == 1 && PyIndex_Check(index) && array_of(self)->ndim != 1) {  // counts through all elements
-        const PyRef flat = PyRef::steal(PyObject_CallMethod(self, "ravel", nullptr));
-        element = flat ? PyRef::steal(PyObject_GetItem(flat.get(), index)) : PyRef();
-    } else {
-        element = PyRef::steal(PyObject_GetItem(self, index));
-    }
-    if (!element) return nullptr;
-    if (array_of(element.get())->ndim != 0) {
-        PyErr_SetString(PyExc_ValueError, "item() needs an index for every dimension");
-        return nullptr;
-    }
-    return element_of(array_of(element.get())).release();
-}
-
-PyObject *array_tolist(PyObject *self, PyObject *) {
-    const PyRef values = host_values(array_of(self));
-    return values ? PyObject_CallMethod(values.get(), "tolist", nullptr) : nullptr;
-}
-
-PyObject *array_repr(PyObject *self) {
-    const PyRef values = host_values(array_of(self));
-    const PyRef text = values ? PyRef::steal(PyObject_Repr(values.get())) : PyRef();
-    if (!text) return nullptr;
-    // NumPy's own text but for the name, which is as long as ours: "array([1., 2.])".
-    const PyRef ours = PyRef::steal(PyUnicode_FromString("Array"));
-    const PyRef rest =
-        ours ? PyRef::steal(PyUnicode_Substring(text.get(), 5, PyUnicode_GetLength(text.get()))) : PyRef();
-    const PyRef whole = rest ? PyRef::steal(PyUnicode_Concat(ours.get(), rest.get())) : PyRef();
-    if (!whole || array_of(self)->type != ElementType::bfloat16) return PyRef::borrow(whole.get()).release();
-    const PyRef shown = PyRef::steal(PyUnicode_FromString("float32"));
-    const PyRef name = PyRef::steal(PyUnicode_FromString("bfloat16"));
-    return shown && name ? PyUnicode_Replace(whole.get(), shown.get(), name.get(), -1) : nullptr;
-}
-
-int array_bool(PyObject *self) {
-    if (array_of(self)->size() != 1) {
-        PyErr_Format(PyExc_ValueError, "the truth of an array of %lld elements is ambiguous",
-                     static_cast<long long>(array_of(self)->size()));
-        return -1;
-    }
-    const PyRef element = element_of(array_of(self));
-    return element ? PyObject_IsTrue(element.get()) : -1;
-}
-
-PyObject *array_int(PyObject *self) {
-    if (!check_single(array_of(self), "int")) return nullptr;
-    const PyRef element = element_of(array_of(self));
-    return element ? PyNumber_Long(element.get()) : nullptr;
-}
-
-PyObject *array_float(PyObject *self) {
-    if (!check_single(array_of(self), "float")) return nullptr;
-    const PyRef element = element_of(array_of(self));
-    return element ? PyNumber_Float(element.get()) : nullptr;
-}
-
-PyObject *array_index(PyObject *self) {
-    const Array *array = array_of(self);
-    if (array->ndim != 0 || !is_integer(array->type)) {
-        PyErr_SetString(PyExc_TypeError, "only an integer array without dimensions is an index");
-        return nullptr;
-    }
-    return element_of(array_of(self)).release();
-}
-
 PyObject *array_as_numpy(PyObject *self, PyObject *args, PyObject *keywords) {
     static const char *const names[] = {"dtype", "copy", nullptr};
     PyObject *dtype = Py_None;
@@ -472,26 +310,6 @@ PyObject *array_as_numpy(PyObject *self, PyObject *args, PyObject *keywords) {
     const PyRef options = PyRef::steal(Py_BuildValue("{s:O,s:O}", "dtype", dtype, "copy", copy));
     if (!numpy_array || !positional || !options) return nullptr;
     return PyObject_Call(numpy_array.get(), positional.get(), options.get());
-}
-
-PyObject *array_reduce_ex(PyObject *self, PyObject *protocol) {
-    const long number = PyLong_AsLong(protocol);
-    if (number == -1 && PyErr_Occurred() != nullptr) return nullptr;
-    const ModuleState &state = state_of_type(self);
-    Array *array = array_of(self);
-    PyRef payload = packed_bytes(state, array);
-    if (!payload) return nullptr;
-    if (number >= 5) {
-        const PyRef pickle = PyRef::steal(PyImport_ImportModule("pickle"));
-        payload =
-            pickle ? PyRef::steal(PyObject_CallMethod(pickle.get(), "PickleBuffer", "O", payload.get())) : PyRef();
-    } else {
-        payload = PyRef::steal(PyObject_CallMethod(payload.get(), "tobytes", nullptr));
-    }
-    const PyRef shape = PyRef::steal(PyObject_GetAttr(self, state.name_shape));
-    if (!payload || !shape) return nullptr;
-    return Py_BuildValue("O(OsOs)", state.restore, payload.get(), name_of(array->type), shape.get(),
-                         name_of(array->kind()));
 }
 
 PyMethodDef kHostMethods[] = {
@@ -523,8 +341,6 @@ PyMethodDef kHostMethods[] = {
      "Examples\n--------\n>>> import cukern\n>>> a = cukern.zeros(3)\n>>> cukern.copyto(a, [1.0, 2.0, 3.0])\n>>> "
      "a\n"
      "Array([1., 2., 3.])\n"},
-    {"_restore", restore_method, METH_VARARGS,
-     "_restore(buffer, dtype, shape, memory, /)\n--\n\nMake the Array of a pickle."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -164,7 +164,6 @@ bool import_dlpack(const Place &place, PyObject *object, const TypeRecord &recor
 PyRef shared(const ModuleState &state, const char *function, PyObject *object, const Options &options) noexcept {
     const Place place{state, function, "a"};
     const TypeRecord record = find_record(const_cast<ModuleState &>(state), object);
-    if (record.type == nullptr) return {};
     ForeignArray foreign;
     if (record.protocol == Protocol::cuda) {
         Reading reading;
@@ -260,7 +259,6 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keyword
         foreign.producer.device = foreign.device.id;
     } else {
         const TypeRecord record = find_record(const_cast<ModuleState &>(state), object);
-        if (record.type == nullptr) return nullptr;
         if (!import_dlpack(place, object, record, options.stream, copy, &foreign)) return nullptr;
     }
     Location location;
@@ -323,9 +321,9 @@ PyMethodDef kImportMethods[] = {
     {"from_dlpack", as_method(from_dlpack_method), METH_VARARGS | METH_KEYWORDS,
      "from_dlpack(x, /, *, device=None, copy=None, stream=None)\n--\n\nReturn an Array of another library's "
      "array, by "
-     "DLPack.\n\nMemory that a device reaches is shared, on the host back-end that of the CPU too. With a GPU, "
-     "what is "
-     "in\nhost memory is copied to it.\n\n"
+     "DLPack.\n\nMemory that a device reaches is shared, which "
+     "includes torch's\npinned tensors, and on the host back-end that of the CPU. With a GPU, what is in other "
+     "host\nmemory is copied to it.\n\n"
      "Parameters\n----------\nx : object with __dlpack__, or DLPack capsule\n"
      "device : int or Device, optional\n"
      "copy : bool, optional\n    True always copies, False never.\n"

@@ -23,8 +23,7 @@ bool takes_part(ModuleState &state, PyObject *object) noexcept {
     if (is_own(object) || is_number(object) || PyArray_Check(object) || PyArray_IsScalar(object, Generic))
         return true;
     if (PyList_Check(object) || PyTuple_Check(object) || PyUnicode_Check(object)) return false;
-    const TypeRecord *record = record_of(state, object);
-    return record != nullptr && (record->protocol != Protocol::other || PyObject_CheckBuffer(object));
+    return record_of(state, object).protocol != Protocol::other || PyObject_CheckBuffer(object) != 0;
 }
 
 struct Operator {
@@ -36,10 +35,7 @@ PyObject *apply(const Operator &how, PyObject *a, PyObject *b, PyObject *out) no
     PyObject *own = is_own(a) ? a : b;
     PyObject *module = PyType_GetModule(Py_TYPE(own));
     if (module == nullptr) return nullptr;
-    if (!takes_part(state_of(module), own == a ? b : a)) {
-        if (PyErr_Occurred() != nullptr) return nullptr;
-        Py_RETURN_NOTIMPLEMENTED;
-    }
+    if (!takes_part(state_of(module), own == a ? b : a)) Py_RETURN_NOTIMPLEMENTED;
     return how.is_product ? run_matmul(module, MatmulAlgorithm::automatic, a, b, out, nullptr)
                           : run_elementwise(state_of(module), how.op, a, b, out, nullptr);
 }

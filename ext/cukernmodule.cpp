@@ -15,7 +15,7 @@ namespace {
 bool add_methods(PyObject *module) noexcept {
     for (PyMethodDef *table :
          {kElementwiseMethods, kMatmulMethods, kCreationMethods, kImportMethods, kJoinMethods, kHostMethods,
-          kViewMethods, kStreamFunctions, kMemoryMethods, kBackendMethods, kTestingMethods})
+          kPickleMethods, kViewMethods, kStreamFunctions, kMemoryMethods, kBackendMethods, kTestingMethods})
         if (PyModule_AddFunctions(module, table) != 0) return false;
     return true;
 }

@@ -152,10 +152,10 @@ const TypeRecord *known_foreign(const ModuleState &state, PyObject *object) noex
     return nullptr;
 }
 
-const TypeRecord *record_of(ModuleState &state, PyObject *object) noexcept {
+const TypeRecord &record_of(ModuleState &state, PyObject *object) noexcept {
     auto *type = reinterpret_cast<PyObject *>(Py_TYPE(object));
     for (int i = 0; i < kMostRecords && state.types[i].type != nullptr; ++i)
-        if (state.types[i].type == type) return &state.types[i];
+        if (state.types[i].type == type) return state.types[i];
     TypeRecord fresh;
     fill_record(state, object, fresh);  // may run code that looks up other types
     int at = 0;
@@ -164,20 +164,17 @@ const TypeRecord *record_of(ModuleState &state, PyObject *object) noexcept {
     TypeRecord old = state.types[at];
     state.types[at] = fresh;
     clear_record(old);
-    return &state.types[at];
+    return state.types[at];
 }
 
 TypeRecord find_record(ModuleState &state, PyObject *object) noexcept {
-    const TypeRecord *known = record_of(state, object);
-    if (known == nullptr) return {};
-    if (known->protocol != Protocol::other || PyObject_CheckBuffer(object)) return *known;
-    TypeRecord record = *known;
+    TypeRecord record = record_of(state, object);
+    if (record.protocol != Protocol::other || PyObject_CheckBuffer(object)) return record;
     // What has been set on the object itself: its own code is not asked, since what answers in another's stead
     // knows less than its type says of it.
     const PyRef own = attribute_of(object, "__dict__");
     if (own && PyDict_Check(own.get()) && PyDict_Contains(own.get(), state.name_cai) == 1)
         record.protocol = Protocol::cuda;
-    PyErr_Clear();
     return record;
 }
 

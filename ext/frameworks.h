@@ -46,10 +46,10 @@ struct TypeRecord {
 // null.
 const TypeRecord *known_foreign(const ModuleState &state, PyObject *object) noexcept;
 
-// Null with an exception set on failure. What runs code may replace a record: keep a copy.
-const TypeRecord *record_of(ModuleState &state, PyObject *object) noexcept;
+// What runs code may replace a record: keep a copy.
+const TypeRecord &record_of(ModuleState &state, PyObject *object) noexcept;
 // A copy of that; where the type has no protocol, with that of a __cuda_array_interface__ which was set on the
-// object. Its type is null on failure.
+// object.
 TypeRecord find_record(ModuleState &state, PyObject *object) noexcept;
 bool make_type_records(ModuleState &state) noexcept;
 void clear_type_records(ModuleState &state) noexcept;

@@ -30,6 +30,7 @@ extern PyMethodDef kCreationMethods[];
 extern PyMethodDef kImportMethods[];
 extern PyMethodDef kJoinMethods[];
 extern PyMethodDef kHostMethods[];
+extern PyMethodDef kPickleMethods[];
 extern PyMethodDef kViewMethods[];
 extern PyMethodDef kTestingMethods[];
 

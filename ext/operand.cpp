@@ -196,7 +196,6 @@ bool Operand::read_library(const Place &place, PyObject *object, Reading &readin
                            const TypeRecord *known) noexcept {
     auto &state = const_cast<ModuleState &>(place.state);  // the records of types are a cache
     const TypeRecord record = known != nullptr ? *known : find_record(state, object);
-    if (record.type == nullptr) return false;
     if (record.protocol == Protocol::other) {
         if (PyObject_CheckBuffer(object)) return read_buffer(place, object);
         return refuse_object(place, object,

@@ -181,10 +181,6 @@ PyRef make_by_cupy(const Request &request, const Operand *lead, PyObject *length
     return result;
 }
 
-}  // namespace
-
-namespace {
-
 // A type that another package has given NumPy has no number, but an object.
 PyRef make_ndarray(const Request &request, ElementType type, int ndim, npy_intp *lengths,
                    npy_intp *strides) noexcept {

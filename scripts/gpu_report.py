@@ -191,18 +191,8 @@ def sanitize(tool: str, command: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         # A backtrace of the host keeps the frames of Python that it names, and with them what tests expect to go.
-        options = [
-            "--tool",
-            tool,
-            "--show-backtrace",
-            "device",
-            "--log-file",
-            f"{log}.%p",
-            "--print-limit",
-            "1000",
-            "--error-exitcode",
-            "0",
-        ]
+        options = f"--tool {tool} --show-backtrace device --print-limit 1000 --error-exitcode 0".split()
+        options += ["--log-file", f"{log}.%p"]
         status, text = run(["compute-sanitizer", *options, *command], env)
         content = "\n".join(path.read_text(errors="replace") for path in sorted(Path(folder).glob("log.*")))
     ours, others = findings(content)

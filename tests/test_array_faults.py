@@ -253,6 +253,24 @@ def test_every_runtime_call_fails_in_turn(backend: str, name: str, kind: str) ->
         assert failures > 0
 
 
+@pytest.mark.usefixtures("backend")
+def test_out_of_memory_names_its_own_call() -> None:
+    """And not that of a wait for cached pinned memory which failed as well, as it does in a capture."""
+    clean()
+    del (kept := [cukern.empty(1000, memory="pinned")])[:]
+    assert cukern.memory_info("pinned")["cached"] > 0
+    calls = _cukern._fault_calls("synchronize")
+    _cukern._inject_fault("allocate", 1)
+    _cukern._inject_fault("synchronize", 1)
+    with pytest.raises(cukern.OutOfMemoryError, match="injected by a test") as caught:
+        cukern.empty(12345, memory="managed")
+    _cukern._inject_fault("synchronize", 0)
+    _cukern._inject_fault("allocate", 0)
+    assert _cukern._fault_calls("synchronize") > calls
+    assert "ynchronize" not in str(caught.value)
+    assert kept == []
+
+
 @pytest.mark.parametrize("kind", ["copy", "launch", "event", "synchronize"])
 @pytest.mark.parametrize("name", ["fill", "add out", "assignment over itself", "add in place"])
 def test_a_failure_leaves_the_operands_usable(backend: str, name: str, kind: str) -> None:

@@ -310,7 +310,9 @@ bool BlockPool::trim() noexcept {
             for (std::size_t i = 0; i < list.size(); ++i) forget(key);
         for (const Waiting &block : waiting) forget(block.key);
     }
+    const ErrorRecord before = last_error();  // of the call that needs the memory
     const bool idle = wait_for_pinned(free, waiting) == CUKERN_OK;
+    last_error() = before;
     const auto stays = [idle](const Key &key) { return !idle && std::get<0>(key) == MemoryKind::pinned; };
     bool any = false;
     for (const auto &[key, list] : free) {
