@@ -253,6 +253,7 @@ def test_every_runtime_call_fails_in_turn(backend: str, name: str, kind: str) ->
         assert failures > 0
 
 
+@pytest.mark.pooled
 @pytest.mark.usefixtures("backend")
 def test_out_of_memory_names_its_own_call() -> None:
     """And not that of a wait for cached pinned memory which failed as well, as it does in a capture."""
