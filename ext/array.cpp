@@ -227,14 +227,6 @@ PyObject *get_flags(PyObject *self, void *) {
                          array->read_only ? Py_False : Py_True);
 }
 
-// Comparisons have no kernels yet; `==` must not fall back to identity meanwhile.
-PyObject *array_compare(PyObject *, PyObject *, int) {
-    PyErr_SetString(
-        PyExc_TypeError,
-        "cukern has no comparisons yet; compare on the host, as by cukern.asnumpy(a) == cukern.asnumpy(b)");
-    return nullptr;
-}
-
 PyMemberDef kArrayMembers[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Array, weak_references), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},

@@ -97,6 +97,7 @@ PyObject *array_subtract(PyObject *a, PyObject *b);
 PyObject *array_multiply(PyObject *a, PyObject *b);
 PyObject *array_divide(PyObject *a, PyObject *b);
 PyObject *array_matmul(PyObject *a, PyObject *b);
+PyObject *array_compare(PyObject *a, PyObject *b, int how);
 PyObject *array_iadd(PyObject *a, PyObject *b);
 PyObject *array_isubtract(PyObject *a, PyObject *b);
 PyObject *array_imultiply(PyObject *a, PyObject *b);

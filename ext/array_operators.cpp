@@ -118,6 +118,20 @@ PyObject *array_imultiply(PyObject *a, PyObject *b) { return apply(kMultiply, a,
 PyObject *array_idivide(PyObject *a, PyObject *b) { return apply(kDivide, a, b, a); }
 PyObject *array_imatmul(PyObject *a, PyObject *b) { return multiply_in_place(a, b); }
 
+// Lists would compare by identity, which nobody means.
+PyObject *array_compare(PyObject *a, PyObject *b, int how) {
+    constexpr Op kComparisons[] = {Op::less,      Op::less_equal, Op::equal,
+                                   Op::not_equal, Op::greater,    Op::greater_equal};
+    static_assert(Py_LT == 0 && Py_LE == 1 && Py_EQ == 2 && Py_NE == 3 && Py_GT == 4 && Py_GE == 5);
+    const Op op = kComparisons[how];
+    if (PyList_Check(b) || PyTuple_Check(b)) {
+        PyErr_Format(PyExc_TypeError, "%s: b is a list or tuple; pass an array, as made by cukern.asarray()",
+                     info(op).name);
+        return nullptr;
+    }
+    return apply({op, false}, a, b, nullptr);
+}
+
 // __array_ufunc__(ufunc, method, *inputs, out=(...)): NEP 13.
 PyObject *array_ufunc(PyObject *self, PyObject *args, PyObject *keywords) {
     if (PyTuple_Size(args) < 2) {

@@ -33,6 +33,16 @@ ElementType promoted_type(const Operand &a, const Operand &b) noexcept {
     return beside(beside(ElementType::bool_, a.weak()), b.weak());
 }
 
+// Where comparing in the promoted type would round: a number that the integers beside it cannot hold lies beyond
+// all of them, and int64 beside uint64 is compared in halves (see functors.cuh).
+ElementType comparison_type(Op op, ElementType promoted, const Operand &a, const Operand &b) noexcept {
+    if (!is_comparison(op)) return compute_type(op, promoted);
+    if (!a.fits(promoted) || !b.fits(promoted)) return ElementType::float64;
+    const bool strong = a.weak() == Weak::none && b.weak() == Weak::none;
+    const bool halves = strong && promoted == ElementType::float64 && is_integer(a.type()) && is_integer(b.type());
+    return halves ? ElementType::complex128 : promoted;
+}
+
 bool check_type(Op op, ElementType promoted) noexcept {
     if (takes(op, promoted)) return true;
     PyErr_Format(PyExc_TypeError,
@@ -66,8 +76,14 @@ PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *
     if (info(op).kind == OpKind::scalar && !check_factor(function, b)) return nullptr;
     const ElementType promoted = promoted_type(a, b);
     if (!check_type(op, promoted)) return nullptr;
-    const ElementType type = result_type(op, promoted);
-    if (!a.resolve(type) || !b.resolve(type)) return nullptr;
+    const ElementType compute = comparison_type(op, promoted, a, b);
+    const ElementType type = result_type(op, compute);
+    for (Operand *operand : {&a, &b}) {
+        if (is_comparison(op) && !operand->fits(promoted))
+            operand->resolve_beyond();
+        else if (!operand->resolve(compute))
+            return nullptr;
+    }
     Shape shape;
     if (!broadcast(function, a, b, &shape)) return nullptr;
     Operand *const operands[] = {&a, &b};
@@ -77,7 +93,7 @@ PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *
 
     ElementwiseCall call;
     call.op = op;
-    call.compute = type;
+    call.compute = compute;
     call.inputs[0] = &a.view();
     call.inputs[1] = &b.view();
     call.out = &result.view();
@@ -135,6 +151,7 @@ PyRef row_of(const OpInfo &op) noexcept {
     "factor : number or zero-dimensional array\n"              \
     "    Python's own numbers take the element type of `a`.\n"
 
+#define CUKERN_RESULT_TEXT_boolean "bool"
 #define CUKERN_RESULT_TEXT_promoted "the promoted type of the operands, as in NumPy 2"
 #define CUKERN_RESULT_TEXT_floating \
     "the promoted type of the operands, as in NumPy 2; integers and bool give float64"

@@ -54,28 +54,25 @@ void store(T value, TensorView &view) noexcept {
     std::memcpy(view.value.bytes, &value, sizeof value);
 }
 
-// As 64 bits, which the launch narrows; OverflowError for what `type` cannot hold.
+// As 64 bits, which the launch narrows. False, without an exception, for what `type` cannot hold.
 bool store_integer(PyObject *object, ElementType type, TensorView &view) noexcept {
     const int bits = 8 * size_of(type);
     int overflow = 0;
     const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
-    if (number == -1 && PyErr_Occurred() != nullptr) return false;
-    bool fits = overflow == 0;
     if (kind_of(type) == 'i') {
         const long long top = std::numeric_limits<long long>::max() >> (64 - bits);
-        fits = fits && number <= top && number >= -top - 1;
-        if (fits) store(static_cast<std::int64_t>(number), view);
-    } else if (overflow > 0 && bits == 64) {
-        const unsigned long long large = PyLong_AsUnsignedLongLong(object);
-        fits = PyErr_Occurred() == nullptr;
-        if (!fits) PyErr_Clear();
-        store(static_cast<std::uint64_t>(large), view);
-    } else {
-        fits = fits && number >= 0 && (bits == 64 || number >> bits == 0);
-        if (fits) store(static_cast<std::uint64_t>(number), view);
+        store(static_cast<std::int64_t>(number), view);
+        return overflow == 0 && number <= top && number >= -top - 1;
     }
-    if (!fits) PyErr_Format(PyExc_OverflowError, "Python integer %S out of bounds for %s", object, name_of(type));
-    return fits;
+    if (overflow > 0 && bits == 64) {
+        const unsigned long long large = PyLong_AsUnsignedLongLong(object);
+        const bool fits = PyErr_Occurred() == nullptr;
+        PyErr_Clear();
+        store(static_cast<std::uint64_t>(large), view);
+        return fits;
+    }
+    store(static_cast<std::uint64_t>(number), view);
+    return overflow == 0 && number >= 0 && (bits == 64 || number >> bits == 0);
 }
 
 bool store_real(PyObject *object, TensorView &view) noexcept {
@@ -83,6 +80,13 @@ bool store_real(PyObject *object, TensorView &view) noexcept {
     if (number == -1.0 && PyErr_Occurred() != nullptr) return false;
     store(number, view);
     return true;
+}
+
+double infinity_like(PyObject *object) noexcept {
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
+    const bool negative = overflow < 0 || (overflow == 0 && number < 0);
+    return negative ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
 }
 
 bool store_complex(PyObject *object, TensorView &view) noexcept {
@@ -378,6 +382,13 @@ bool Operand::finish_out() noexcept {
     return own && PyArray_CopyInto(as_array(own), as_array(copy_)) == 0;
 }
 
+bool Operand::fits(ElementType type) const noexcept {
+    TensorView unused;
+    return weak_ != Weak::integer || !is_integer(type) || store_integer(object_, type, unused);
+}
+
+void Operand::resolve_beyond() noexcept { store(infinity_like(object_), access_.view); }
+
 // In the widest type of the kind, which the launch converts.
 bool Operand::resolve(ElementType type) noexcept {
     TensorView &view = access_.view;
@@ -386,7 +397,10 @@ bool Operand::resolve(ElementType type) noexcept {
         case 'b': store(Bool{static_cast<std::uint8_t>(object_ == Py_True)}, view); return true;
         case 'f': return store_real(object_, view);
         case 'c': return store_complex(object_, view);
-        default: return store_integer(object_, type, view);
+        default:
+            if (store_integer(object_, type, view)) return true;
+            PyErr_Format(PyExc_OverflowError, "Python integer %S out of bounds for %s", object_, name_of(type));
+            return false;
     }
 }
 

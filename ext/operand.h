@@ -48,6 +48,11 @@ public:
 
     // Gives a weak operand its value in `type`; OverflowError where an integer type cannot hold it.
     bool resolve(ElementType type) noexcept;
+    // Gives a weak integer the infinity of its sign: it lies beyond all that it is compared with.
+    void resolve_beyond() noexcept;
+
+    // Whether a weak operand's value is one of an integer `type`; true for all others.
+    bool fits(ElementType type) const noexcept;
 
     // Writes back what an unaligned `out` was computed in; nothing to do for others.
     bool finish_out() noexcept;

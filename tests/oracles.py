@@ -19,6 +19,12 @@ ORACLES: dict[str, Callable[[Any, Any], Any]] = {
     "multiply": np.multiply,
     "divide": np.divide,
     "scale": np.multiply,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
 }
 
 FLOATS = ["float32", "float64", "float16"]
@@ -60,7 +66,10 @@ def exact(name: str, a: Any, b: Any) -> tuple[np.ndarray, np.dtype]:
     """Return a row's result in the wider type, and the element type that NumPy gives it."""
     oracle = ORACLES[name]
     with np.errstate(all="ignore"):
-        dtype = np.asarray(oracle(a, b)).dtype
+        own = np.asarray(oracle(a, b))
+        if own.dtype.kind in "biu":  # exact
+            return own, own.dtype
+        dtype = own.dtype
         wide = wider(dtype)
         # Operands are converted to the computing type first: an int64 is rounded before it is divided.
         x, y = (np.asarray(operand).astype(dtype).astype(wide) for operand in (a, b))

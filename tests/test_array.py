@@ -277,11 +277,43 @@ def test_the_type_is_final_and_not_called() -> None:
         hash(cukern.zeros(3))
 
 
-@pytest.mark.parametrize("compare", [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge])
-def test_comparisons_are_refused(compare: Callable[[Any, Any], Any]) -> None:
+COMPARISONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
+
+
+@pytest.mark.parametrize("compare", COMPARISONS)
+def test_comparisons(compare: Callable[[Any, Any], Any]) -> None:
+    values, others = np.array([1.0, np.nan, -3.0, 5.0]), np.array([1, 2, -3, 7], np.int16)
+    a, b = cukern.asarray(values), cukern.asarray(others)
+    for x, y, wanted in (
+        (a, b, compare(values, others)),
+        (b, a, compare(others, values)),
+        (a, 1, compare(values, 1)),
+        (1, a, compare(1, values)),
+        (b, 10**30, compare(others, 10**30)),
+        (a, np.float32(5), compare(values, np.float32(5))),
+        (a[:, None], b, compare(values[:, None], others)),
+    ):
+        result = compare(x, y)
+        assert (type(result), result.dtype) == (cukern.Array, np.bool_)
+        np.testing.assert_array_equal(cukern.asnumpy(result), wanted)
+    assert bool(compare(a[:1], 1)) == compare(1, 1)
+    with pytest.raises(ValueError, match="element"):
+        bool(compare(a, b))
+
+
+@pytest.mark.parametrize("compare", COMPARISONS)
+def test_comparisons_with_what_is_no_array(compare: Callable[[Any, Any], Any]) -> None:
     a = cukern.zeros(3)
-    for other in (a, 1, None, "x", np.zeros(3), [0, 0, 0]):
-        with pytest.raises(TypeError, match="asnumpy"):
+    for other in ([0, 0, 0], (0, 0, 0)):
+        with pytest.raises(TypeError, match="is a list or tuple; pass an array"):
             compare(a, other)
-        with pytest.raises(TypeError, match=r"asnumpy|__array_ufunc__"):
+        with pytest.raises(TypeError, match="is a list or tuple; pass an array"):
             compare(other, a)
+    with pytest.raises(TypeError, match=r"asarray|__array_ufunc__"):
+        compare(a, np.zeros(3))
+    for other in (None, "x", object()):
+        if compare in (operator.eq, operator.ne):
+            assert compare(a, other) is compare(0, 1)
+        else:
+            with pytest.raises(TypeError, match="not supported between"):
+                compare(a, other)

@@ -518,7 +518,7 @@ def test_other_objects_own_operators_are_asked() -> None:
         lambda x: np.sin(x),
         lambda x: np.floor_divide(x, 2),
         lambda x: np.power(x, 2),
-        lambda x: np.equal(x, x),
+        lambda x: np.hypot(x, x),
         pytest.param(lambda x: np.add.reduce(x), marks=LEAKS_IN_NUMPY),
         pytest.param(lambda x: np.add.accumulate(x), marks=LEAKS_IN_NUMPY),
         lambda x: np.add.outer(x, x),

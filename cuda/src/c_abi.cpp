@@ -81,21 +81,28 @@ Status check_overlap(const TensorView &out, const TensorView &in, const char *na
 ElementwiseCall make_call(Op op, const TensorView &a, const TensorView &b, const TensorView &out) noexcept {
     ElementwiseCall call;
     call.op = op;
-    call.compute = result_type(op, a.type);
+    call.compute = compute_type(op, a.type);
     call.inputs[0] = &a;
     call.inputs[1] = &b;
     call.out = &out;
     return call;
 }
 
-Status run_on_host(Op op, const TensorView &a, const TensorView &b, const TensorView &out) noexcept {
+// C has no bool of a known size: its results are bytes.
+void set_result_type(Op op, TensorView *out) noexcept {
+    if (is_comparison(op)) out->type = ElementType::bool_;
+}
+
+Status run_on_host(Op op, const TensorView &a, const TensorView &b, TensorView &out) noexcept {
+    set_result_type(op, &out);
     CUKERN_TRY(check_overlap(out, a, "a", true));
     CUKERN_TRY(check_overlap(out, b, "b", true));
     return elementwise_on_host(make_call(op, a, b, out));
 }
 
-Status run_on_device(Op op, const TensorView &a, const TensorView &b, const TensorView &out, int device,
+Status run_on_device(Op op, const TensorView &a, const TensorView &b, TensorView &out, int device,
                      void *stream) noexcept {
+    set_result_type(op, &out);
     StreamRef ref;
     CUKERN_TRY(stream_ref(stream, device, &ref));
     return elementwise(make_call(op, a, b, out), ref);

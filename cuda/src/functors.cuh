@@ -152,14 +152,111 @@ struct Formula<Op::divide> {
 template <>
 struct Formula<Op::scale> : Formula<Op::multiply> {};
 
+// Comparisons. Complex numbers compare by their real parts, then by the imaginary ones, as in NumPy.
+template <typename T>
+CUKERN_HD bool is_equal(T a, T b) {
+    if constexpr (is_complex<T>)
+        return a.real == b.real && a.imag == b.imag;
+    else
+        return a == b;
+}
+
+template <typename T>
+CUKERN_HD bool is_less(T a, T b) {
+    if constexpr (is_complex<T>)
+        return (a.real < b.real && a.imag == a.imag && b.imag == b.imag) || (a.real == b.real && a.imag < b.imag);
+    else
+        return a < b;
+}
+
+template <typename T>
+CUKERN_HD bool is_at_most(T a, T b) {
+    if constexpr (is_complex<T>)
+        return (a.real < b.real && a.imag == a.imag && b.imag == b.imag) || (a.real == b.real && a.imag <= b.imag);
+    else
+        return a <= b;
+}
+
+template <>
+struct Formula<Op::equal> {
+    template <typename T>
+    CUKERN_HD static bool apply(T a, T b) {
+        return is_equal(a, b);
+    }
+};
+
+template <>
+struct Formula<Op::not_equal> {
+    template <typename T>
+    CUKERN_HD static bool apply(T a, T b) {
+        return !is_equal(a, b);
+    }
+};
+
+template <>
+struct Formula<Op::less> {
+    template <typename T>
+    CUKERN_HD static bool apply(T a, T b) {
+        return is_less(a, b);
+    }
+};
+
+template <>
+struct Formula<Op::less_equal> {
+    template <typename T>
+    CUKERN_HD static bool apply(T a, T b) {
+        return is_at_most(a, b);
+    }
+};
+
+template <>
+struct Formula<Op::greater> {
+    template <typename T>
+    CUKERN_HD static bool apply(T a, T b) {
+        return is_less(b, a);
+    }
+};
+
+template <>
+struct Formula<Op::greater_equal> {
+    template <typename T>
+    CUKERN_HD static bool apply(T a, T b) {
+        return is_at_most(b, a);
+    }
+};
+
+// What an operation that computes in T returns, as it is stored.
+template <Op op, typename T>
+using result_t = std::conditional_t<is_comparison(op), Bool, T>;
+
 // An operation on elements as they are stored.
 template <Op op, typename T, typename... Others>
-CUKERN_HD T evaluate(T a, Others... others) {
+CUKERN_HD result_t<op, T> evaluate(T a, Others... others) {
     if constexpr (op == Op::copy)
         return a;
     else
-        return from_arithmetic<T>(
+        return from_arithmetic<result_t<op, T>>(
             Formula<op>::template apply<arithmetic_t<T>>(to_arithmetic(a), to_arithmetic(others)...));
+}
+
+// No type holds both int64 and uint64, whose comparisons NumPy makes exact all the same. They are computed in
+// complex128, as the upper and the lower half, which compare in that order; no complex operand is among them then.
+template <Op op, typename T>
+inline constexpr bool may_split = is_comparison(op) && std::is_same_v<T, Complex128>;
+
+template <typename T>
+CUKERN_HD Complex128 halves(T value) {
+    return {static_cast<double>(value >> 32), static_cast<double>(value & 0xFFFFFFFF)};
+}
+
+template <Op op, typename T>
+CUKERN_HD T load_operand(const void *data, ElementType type, std::int64_t index, bool split) {
+    if constexpr (may_split<op, T>) {
+        if (split)
+            return type == ElementType::uint64 ? halves(load_as<std::uint64_t>(data, type, index))
+                                               : halves(load_as<std::int64_t>(data, type, index));
+    }
+    return load_as<T>(data, type, index);
 }
 
 }  // namespace cukern

@@ -32,12 +32,25 @@ ElementType copying_type(const ElementwiseCall &call) noexcept {
     return input.immediate || input.type == call.out->type ? bits_of(call.out->type) : input.type;
 }
 
+bool is_split(const ElementwiseCall &call) noexcept {
+    return is_comparison(call.op) && call.compute == ElementType::complex128 && is_integer(call.inputs[0]->type) &&
+           is_integer(call.inputs[1]->type);
+}
+
+Immediate split(const TensorView &view) noexcept {
+    const Complex128 value = load_operand<Op::less, Complex128>(view.value.bytes, view.type, 0, true);
+    Immediate out{};
+    std::memcpy(out.bytes, &value, sizeof value);
+    return out;
+}
+
 }  // namespace
 
 void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
     const TensorView &out = *call.out;
     launch->op = call.op;
     launch->compute = call.op == Op::copy ? copying_type(call) : call.compute;
+    launch->split = is_split(call);
     launch->num_operands = 1 + arity(call.op);
     launch->count = count_of(out);
     launch->data[0] = out.data;
@@ -52,7 +65,9 @@ void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) no
         launch->data[i] = input.data;
         launch->types[i] = input.type;
         launch->immediate[i] = input.immediate;
-        if (input.immediate) launch->values[i] = converted(input, call.op == Op::copy ? out.type : call.compute);
+        if (input.immediate)
+            launch->values[i] =
+                launch->split ? split(input) : converted(input, call.op == Op::copy ? out.type : call.compute);
         const int lead = out.ndim - input.ndim;
         for (int d = 0; d < out.ndim; ++d)
             launch->strides[i][d] = d < lead || input.shape[d - lead] == 1 ? 0 : input.strides[d - lead];
@@ -69,6 +84,7 @@ void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) no
     if (call.op == Op::copy && launch->compute == bits_of(out.type) &&
         (launch->immediate[1] || launch->types[1] == out.type))
         launch->types[0] = launch->types[1] = launch->compute;
+    launch->result = result_type(call.op, launch->compute);
     std::int64_t *strides[kMaxOperands];
     for (int i = 0; i < launch->num_operands; ++i) strides[i] = launch->strides[i];
     launch->ndim = reduce_dimensions(launch->shape, strides, launch->num_operands, out.ndim);
@@ -93,7 +109,8 @@ bool is_contiguous(const ElementwiseLaunch &launch) noexcept {
     if (launch.ndim != 1) return false;
     for (int i = 0; i < launch.num_operands; ++i) {
         if (launch.immediate[i]) continue;
-        if (launch.types[i] != launch.compute || launch.strides[i][0] != 1) return false;
+        if (launch.types[i] != (i == 0 ? launch.result : launch.compute) || launch.strides[i][0] != 1)
+            return false;
     }
     return true;
 }

@@ -13,6 +13,8 @@ constexpr int kMaxOperands = kMaxInputs + 1;
 struct ElementwiseLaunch {
     Op op;
     ElementType compute;
+    ElementType result;  // of the operation, which `out` may convert
+    bool split;          // see may_split in functors.cuh
     int num_operands;
     int ndim;
     std::int64_t count;  // elements of out; 0 launches nothing

@@ -66,7 +66,8 @@ CUKERN_API cukern_status cukern_set_cublas_path(const char *path);
  *                      R *out, const int64_t *out_strides, const int64_t *shape, int ndim,
  *                      int device, void *stream)
  *   cukern_scale_f32_dev(const T *a, const int64_t *a_strides, T factor, R *out, ...)  likewise
- * R is T, but double for the integer forms of operations whose result rule is `floating`. */
+ * R is T, but double for the integer forms of operations whose result rule is `floating`, and a byte of 0 or 1
+ * where it is `boolean`. */
 #define CUKERN_RESULT_promoted_f32 float
 #define CUKERN_RESULT_promoted_f64 double
 #define CUKERN_RESULT_promoted_i32 int32_t
@@ -75,6 +76,10 @@ CUKERN_API cukern_status cukern_set_cublas_path(const char *path);
 #define CUKERN_RESULT_floating_f64 double
 #define CUKERN_RESULT_floating_i32 double
 #define CUKERN_RESULT_floating_i64 double
+#define CUKERN_RESULT_boolean_f32 uint8_t
+#define CUKERN_RESULT_boolean_f64 uint8_t
+#define CUKERN_RESULT_boolean_i32 uint8_t
+#define CUKERN_RESULT_boolean_i64 uint8_t
 
 #define CUKERN_SIGNATURE_binary(id, T, S, R) cukern_##id##_##S(const T *a, const T *b, R *out, size_t n)
 #define CUKERN_SIGNATURE_scalar(id, T, S, R) cukern_##id##_##S(const T *a, T factor, R *out, size_t n)

@@ -14,7 +14,7 @@ enum class Op : std::int16_t {
 
 enum class OpKind : std::int8_t { binary, scalar, unary };
 enum class TypeSet : std::int8_t { any, numeric };
-enum class ResultRule : std::int8_t { promoted, floating };
+enum class ResultRule : std::int8_t { promoted, floating, boolean };
 
 struct OpInfo {
     const char *name;
@@ -41,12 +41,20 @@ constexpr const char *name_of(OpKind kind) {
     return kind == OpKind::binary ? "binary" : kind == OpKind::scalar ? "scalar" : "unary";
 }
 constexpr const char *name_of(TypeSet types) { return types == TypeSet::any ? "any" : "numeric"; }
-constexpr const char *name_of(ResultRule rule) { return rule == ResultRule::promoted ? "promoted" : "floating"; }
+constexpr const char *name_of(ResultRule rule) {
+    return rule == ResultRule::promoted ? "promoted" : rule == ResultRule::floating ? "floating" : "boolean";
+}
+constexpr bool is_comparison(Op op) { return info(op).rule == ResultRule::boolean; }
 
-// The type in which an operation computes, and which it returns, from its operands' promoted type.
-constexpr ElementType result_type(Op op, ElementType promoted) {
+// The type in which an operation computes, from its operands' promoted type.
+constexpr ElementType compute_type(Op op, ElementType promoted) {
     const bool exact = is_integer(promoted) || promoted == ElementType::bool_;
     return info(op).rule == ResultRule::floating && exact ? ElementType::float64 : promoted;
+}
+
+// And the one that it returns.
+constexpr ElementType result_type(Op op, ElementType compute) {
+    return info(op).rule == ResultRule::boolean ? ElementType::bool_ : compute;
 }
 
 // Whether an operation takes operands of this promoted type.
@@ -55,7 +63,7 @@ constexpr bool takes(Op op, ElementType promoted) {
 }
 
 // Whether an operation has a kernel that computes in this type.
-constexpr bool computes_in(Op op, ElementType type) { return takes(op, type) && result_type(op, type) == type; }
+constexpr bool computes_in(Op op, ElementType type) { return takes(op, type) && compute_type(op, type) == type; }
 
 // The types that products take.
 constexpr bool has_product(ElementType type) {

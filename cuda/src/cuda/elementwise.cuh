@@ -26,16 +26,22 @@ struct alignas(16) Vector {
     T values[kSize];
 };
 
-template <typename T, int inputs>
+// As many elements of a result as a vector of operands has.
+template <typename R, int size>
+struct alignas(size * sizeof(R)) ResultVector {
+    R values[size];
+};
+
+template <typename T, typename R, int inputs>
 struct ContiguousParams {
-    T *out;
+    R *out;
     const T *in[inputs];  // null: the value below
     T values[inputs];
     std::int64_t n;
 };
 
 template <Op op, typename T, int inputs>
-CUKERN_HD T apply(const T (&x)[inputs]) {
+CUKERN_HD result_t<op, T> apply(const T (&x)[inputs]) {
     if constexpr (inputs == 1)
         return evaluate<op>(x[0]);
     else
@@ -43,8 +49,10 @@ CUKERN_HD T apply(const T (&x)[inputs]) {
 }
 
 template <Op op, typename T, int inputs>
-__global__ void __launch_bounds__(kThreads) contiguous_kernel(const ContiguousParams<T, inputs> p) {
+__global__ void __launch_bounds__(kThreads)
+    contiguous_kernel(const ContiguousParams<T, result_t<op, T>, inputs> p) {
     using V = Vector<T>;
+    using Result = ResultVector<result_t<op, T>, V::kSize>;
     const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     const std::int64_t vectors = p.n / V::kSize;
     if (i < vectors) {
@@ -58,7 +66,7 @@ __global__ void __launch_bounds__(kThreads) contiguous_kernel(const ContiguousPa
                 for (int e = 0; e < V::kSize; ++e) x[j].values[e] = p.values[j];
             }
         }
-        V result;
+        Result result;
 #pragma unroll
         for (int e = 0; e < V::kSize; ++e) {
             T element[inputs];
@@ -66,7 +74,7 @@ __global__ void __launch_bounds__(kThreads) contiguous_kernel(const ContiguousPa
             for (int j = 0; j < inputs; ++j) element[j] = x[j].values[e];
             result.values[e] = apply<op, T, inputs>(element);
         }
-        reinterpret_cast<V *>(p.out)[i] = result;
+        reinterpret_cast<Result *>(p.out)[i] = result;
         return;
     }
     const std::int64_t at = vectors * V::kSize + (i - vectors);
@@ -91,6 +99,7 @@ struct StridedParams {
     int ndim;
     ElementType types[inputs + 1];
     bool immediate[inputs + 1];
+    bool split;
 };
 
 template <Op op, typename T, int inputs, int dims>
@@ -112,8 +121,9 @@ __global__ void __launch_bounds__(kThreads)
     T x[inputs];
 #pragma unroll
     for (int j = 0; j < inputs; ++j)
-        x[j] = p.immediate[j + 1] ? p.values[j] : load_as<T>(p.data[j + 1], p.types[j + 1], offset[j + 1]);
-    store_as<T>(p.data[0], p.types[0], offset[0], apply<op, T, inputs>(x));
+        x[j] = p.immediate[j + 1] ? p.values[j]
+                                  : load_operand<op, T>(p.data[j + 1], p.types[j + 1], offset[j + 1], p.split);
+    store_as<result_t<op, T>>(p.data[0], p.types[0], offset[0], apply<op, T, inputs>(x));
 }
 
 inline unsigned blocks_for(std::int64_t threads) noexcept {
@@ -134,8 +144,8 @@ inline bool is_vector_aligned(const ElementwiseLaunch &launch) noexcept {
 template <Op op, typename T>
 cudaError_t launch_contiguous(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
     constexpr int kInputs = arity(op);
-    ContiguousParams<T, kInputs> p;
-    p.out = static_cast<T *>(launch.data[0]);
+    ContiguousParams<T, result_t<op, T>, kInputs> p;
+    p.out = static_cast<result_t<op, T> *>(launch.data[0]);
     p.n = launch.count;
     for (int j = 0; j < kInputs; ++j) {
         p.in[j] = launch.immediate[j + 1] ? nullptr : static_cast<const T *>(launch.data[j + 1]);
@@ -170,6 +180,7 @@ cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream)
     StridedParams<T, kInputs, dims> p;
     p.n = static_cast<std::uint32_t>(launch.count);
     p.ndim = launch.ndim;
+    p.split = launch.split;
     for (int d = 0; d < launch.ndim; ++d) p.shape[d] = static_cast<std::uint32_t>(launch.shape[d]);
     for (int j = 0; j <= kInputs; ++j) {
         p.data[j] = launch.data[j];

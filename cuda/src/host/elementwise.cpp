@@ -16,9 +16,9 @@ namespace {
 constexpr std::int64_t kBlock = 512;
 constexpr std::int64_t kGrain = 32768;  // elements below which a second thread costs more than it saves
 
-template <typename T>
+template <typename T, typename R>
 struct Run {
-    T *out;
+    R *out;
     std::int64_t out_stride;
     const T *in[kMaxInputs];
     std::int64_t in_strides[kMaxInputs];
@@ -26,9 +26,9 @@ struct Run {
 
 // Strides of 1 and 0 are spelled out, so that the compiler makes a vector loop of each.
 template <Op op, typename T>
-void compute_run(const Run<T> &r, std::int64_t n) noexcept {
+void compute_run(const Run<T, result_t<op, T>> &r, std::int64_t n) noexcept {
     const T *a = r.in[0];
-    T *out = r.out;
+    result_t<op, T> *out = r.out;
     const std::int64_t sa = r.in_strides[0];
     const std::int64_t so = r.out_stride;
     if constexpr (arity(op) == 1) {
@@ -65,16 +65,17 @@ void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int
         rest /= launch.shape[d];
         for (int i = 0; i < operands; ++i) offset[i] += index[d] * launch.strides[i][d];
     }
-    T buffer[kMaxOperands][kBlock];
-    const bool converts = launch.types[0] != launch.compute;
+    T buffer[kMaxInputs][kBlock];
+    result_t<op, T> results[kBlock];
+    const bool converts = launch.types[0] != launch.result;
     for (std::int64_t at = begin; at < end;) {
         std::int64_t n = std::min(launch.shape[last] - index[last], end - at);
         bool blocked = converts;
         for (int i = 1; i < operands; ++i)
             blocked = blocked || (!launch.immediate[i] && launch.types[i] != launch.compute);
         if (blocked) n = std::min(n, kBlock);
-        Run<T> run;
-        run.out = converts ? buffer[0] : static_cast<T *>(launch.data[0]) + offset[0];
+        Run<T, result_t<op, T>> run;
+        run.out = converts ? results : static_cast<result_t<op, T> *>(launch.data[0]) + offset[0];
         run.out_stride = converts ? 1 : launch.strides[0][last];
         for (int i = 1; i < operands; ++i) {
             const std::int64_t stride = launch.strides[i][last];
@@ -86,16 +87,17 @@ void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int
                 run.in_strides[i - 1] = stride;
             } else {
                 for (std::int64_t j = 0; j < n; ++j)
-                    buffer[i][j] = load_as<T>(launch.data[i], launch.types[i], offset[i] + j * stride);
-                run.in[i - 1] = buffer[i];
+                    buffer[i - 1][j] =
+                        load_operand<op, T>(launch.data[i], launch.types[i], offset[i] + j * stride, launch.split);
+                run.in[i - 1] = buffer[i - 1];
                 run.in_strides[i - 1] = 1;
             }
         }
         compute_run<op, T>(run, n);
         if (converts)
             for (std::int64_t j = 0; j < n; ++j)
-                store_as<T>(launch.data[0], launch.types[0], offset[0] + j * launch.strides[0][last],
-                            buffer[0][j]);
+                store_as<result_t<op, T>>(launch.data[0], launch.types[0], offset[0] + j * launch.strides[0][last],
+                                          results[j]);
         at += n;
         index[last] += n;
         for (int i = 0; i < operands; ++i) offset[i] += n * launch.strides[i][last];
