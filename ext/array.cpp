@@ -270,15 +270,17 @@ PyType_Slot kArraySlots[] = {
     {Py_nb_int, reinterpret_cast<void *>(array_int)},
     {Py_nb_float, reinterpret_cast<void *>(array_float)},
     {Py_nb_index, reinterpret_cast<void *>(array_index)},
-    {Py_nb_add, reinterpret_cast<void *>(array_add)},
-    {Py_nb_subtract, reinterpret_cast<void *>(array_subtract)},
-    {Py_nb_multiply, reinterpret_cast<void *>(array_multiply)},
-    {Py_nb_true_divide, reinterpret_cast<void *>(array_divide)},
+#define CUKERN_OPERATOR(name, op)                           \
+    {Py_nb_##name, reinterpret_cast<void *>(array_##name)}, \
+        {Py_nb_inplace_##name, reinterpret_cast<void *>(array_i##name)},
+    CUKERN_BINARY_OPERATORS(CUKERN_OPERATOR)
+#undef CUKERN_OPERATOR
+#define CUKERN_OPERATOR(name, op) {Py_nb_##name, reinterpret_cast<void *>(array_##name)},
+        CUKERN_UNARY_OPERATORS(CUKERN_OPERATOR)
+#undef CUKERN_OPERATOR
+            {Py_nb_power, reinterpret_cast<void *>(array_power)},
+    {Py_nb_inplace_power, reinterpret_cast<void *>(array_ipower)},
     {Py_nb_matrix_multiply, reinterpret_cast<void *>(array_matmul)},
-    {Py_nb_inplace_add, reinterpret_cast<void *>(array_iadd)},
-    {Py_nb_inplace_subtract, reinterpret_cast<void *>(array_isubtract)},
-    {Py_nb_inplace_multiply, reinterpret_cast<void *>(array_imultiply)},
-    {Py_nb_inplace_true_divide, reinterpret_cast<void *>(array_idivide)},
     {Py_nb_inplace_matrix_multiply, reinterpret_cast<void *>(array_imatmul)},
     {0, nullptr},
 };

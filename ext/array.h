@@ -92,16 +92,37 @@ int array_bool(PyObject *self);
 PyObject *array_int(PyObject *self);
 PyObject *array_float(PyObject *self);
 PyObject *array_index(PyObject *self);
-PyObject *array_add(PyObject *a, PyObject *b);
-PyObject *array_subtract(PyObject *a, PyObject *b);
-PyObject *array_multiply(PyObject *a, PyObject *b);
-PyObject *array_divide(PyObject *a, PyObject *b);
-PyObject *array_matmul(PyObject *a, PyObject *b);
 PyObject *array_compare(PyObject *a, PyObject *b, int how);
-PyObject *array_iadd(PyObject *a, PyObject *b);
-PyObject *array_isubtract(PyObject *a, PyObject *b);
-PyObject *array_imultiply(PyObject *a, PyObject *b);
-PyObject *array_idivide(PyObject *a, PyObject *b);
+
+// Operators, as X(name of the slot, operation). pow takes a third operand.
+#define CUKERN_BINARY_OPERATORS(X) \
+    X(add, add)                    \
+    X(subtract, subtract)          \
+    X(multiply, multiply)          \
+    X(true_divide, divide)         \
+    X(floor_divide, floor_divide)  \
+    X(remainder, remainder)        \
+    X(and, bitwise_and)            \
+    X(or, bitwise_or)              \
+    X(xor, bitwise_xor)            \
+    X(lshift, bitwise_left_shift)  \
+    X(rshift, bitwise_right_shift)
+#define CUKERN_UNARY_OPERATORS(X) \
+    X(negative, negative)         \
+    X(positive, positive)         \
+    X(absolute, abs)              \
+    X(invert, bitwise_invert)
+#define CUKERN_OPERATOR(name, op)                     \
+    PyObject *array_##name(PyObject *a, PyObject *b); \
+    PyObject *array_i##name(PyObject *a, PyObject *b);
+CUKERN_BINARY_OPERATORS(CUKERN_OPERATOR)
+#undef CUKERN_OPERATOR
+#define CUKERN_OPERATOR(name, op) PyObject *array_##name(PyObject *a);
+CUKERN_UNARY_OPERATORS(CUKERN_OPERATOR)
+#undef CUKERN_OPERATOR
+PyObject *array_power(PyObject *a, PyObject *b, PyObject *modulus);
+PyObject *array_ipower(PyObject *a, PyObject *b, PyObject *modulus);
+PyObject *array_matmul(PyObject *a, PyObject *b);
 PyObject *array_imatmul(PyObject *a, PyObject *b);
 
 // Methods that live beside what they are about.

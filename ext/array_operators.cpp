@@ -35,15 +35,11 @@ PyObject *apply(const Operator &how, PyObject *a, PyObject *b, PyObject *out) no
     PyObject *own = is_own(a) ? a : b;
     PyObject *module = PyType_GetModule(Py_TYPE(own));
     if (module == nullptr) return nullptr;
-    if (!takes_part(state_of(module), own == a ? b : a)) Py_RETURN_NOTIMPLEMENTED;
+    if (b != nullptr && !takes_part(state_of(module), own == a ? b : a)) Py_RETURN_NOTIMPLEMENTED;
     return how.is_product ? run_matmul(module, MatmulAlgorithm::automatic, a, b, out, nullptr)
                           : run_elementwise(state_of(module), how.op, a, b, out, nullptr);
 }
 
-constexpr Operator kAdd{Op::add, false};
-constexpr Operator kSubtract{Op::subtract, false};
-constexpr Operator kMultiply{Op::multiply, false};
-constexpr Operator kDivide{Op::divide, false};
 constexpr Operator kMatmul{Op::copy, true};
 
 bool fits_in_place(const Array *out, const Array *product) noexcept {
@@ -80,14 +76,26 @@ PyObject *multiply_in_place(PyObject *a, PyObject *b) noexcept {
     return PyRef::borrow(a).release();
 }
 
+// NumPy's ufuncs whose own names are not the standard's.
+constexpr const char *kAliases[][2] = {{"true_divide", "divide"},
+                                       {"power", "pow"},
+                                       {"absolute", "abs"},
+                                       {"conjugate", "conj"},
+                                       {"invert", "bitwise_invert"},
+                                       {"left_shift", "bitwise_left_shift"},
+                                       {"right_shift", "bitwise_right_shift"},
+                                       {"arctan2", "atan2"},
+                                       {"arcsin", "asin"},
+                                       {"arccos", "acos"},
+                                       {"arctan", "atan"},
+                                       {"arcsinh", "asinh"},
+                                       {"arccosh", "acosh"},
+                                       {"arctanh", "atanh"}};
+
 // The functions of NumPy that there is a kernel for, by the name of the ufunc.
 bool find_ufunc(PyObject *ufunc, Operator *how) noexcept {
     const PyRef name = PyRef::steal(PyObject_GetAttrString(ufunc, "__name__"));
-    if (!name) {
-        PyErr_Clear();
-        return false;
-    }
-    const char *text = PyUnicode_AsUTF8AndSize(name.get(), nullptr);
+    const char *text = name ? PyUnicode_AsUTF8AndSize(name.get(), nullptr) : nullptr;
     if (text == nullptr) {
         PyErr_Clear();
         return false;
@@ -96,9 +104,10 @@ bool find_ufunc(PyObject *ufunc, Operator *how) noexcept {
         *how = kMatmul;
         return true;
     }
-    if (std::strcmp(text, "true_divide") == 0) text = "divide";
+    for (const auto &[numpys, ours] : kAliases)
+        if (std::strcmp(text, numpys) == 0) text = ours;
     for (int i = 0; i < kNumTableOps; ++i) {
-        if (kOps[i].kind != OpKind::binary || std::strcmp(kOps[i].name, text) != 0) continue;
+        if (kOps[i].kind == OpKind::scalar || std::strcmp(kOps[i].name, text) != 0) continue;
         *how = {static_cast<Op>(i), false};
         return true;
     }
@@ -107,16 +116,27 @@ bool find_ufunc(PyObject *ufunc, Operator *how) noexcept {
 
 }  // namespace
 
-PyObject *array_add(PyObject *a, PyObject *b) { return apply(kAdd, a, b, nullptr); }
-PyObject *array_subtract(PyObject *a, PyObject *b) { return apply(kSubtract, a, b, nullptr); }
-PyObject *array_multiply(PyObject *a, PyObject *b) { return apply(kMultiply, a, b, nullptr); }
-PyObject *array_divide(PyObject *a, PyObject *b) { return apply(kDivide, a, b, nullptr); }
+#define CUKERN_OPERATOR(name, op)                                                                      \
+    PyObject *array_##name(PyObject *a, PyObject *b) { return apply({Op::op, false}, a, b, nullptr); } \
+    PyObject *array_i##name(PyObject *a, PyObject *b) { return apply({Op::op, false}, a, b, a); }
+CUKERN_BINARY_OPERATORS(CUKERN_OPERATOR)
+#undef CUKERN_OPERATOR
+#define CUKERN_OPERATOR(name, op) \
+    PyObject *array_##name(PyObject *a) { return apply({Op::op, false}, a, nullptr, nullptr); }
+CUKERN_UNARY_OPERATORS(CUKERN_OPERATOR)
+#undef CUKERN_OPERATOR
 PyObject *array_matmul(PyObject *a, PyObject *b) { return apply(kMatmul, a, b, nullptr); }
-PyObject *array_iadd(PyObject *a, PyObject *b) { return apply(kAdd, a, b, a); }
-PyObject *array_isubtract(PyObject *a, PyObject *b) { return apply(kSubtract, a, b, a); }
-PyObject *array_imultiply(PyObject *a, PyObject *b) { return apply(kMultiply, a, b, a); }
-PyObject *array_idivide(PyObject *a, PyObject *b) { return apply(kDivide, a, b, a); }
 PyObject *array_imatmul(PyObject *a, PyObject *b) { return multiply_in_place(a, b); }
+
+// There is no power modulo a number.
+PyObject *array_power(PyObject *a, PyObject *b, PyObject *modulus) {
+    if (Py_IsNone(modulus) == 0) Py_RETURN_NOTIMPLEMENTED;
+    return apply({Op::pow, false}, a, b, nullptr);
+}
+PyObject *array_ipower(PyObject *a, PyObject *b, PyObject *modulus) {
+    if (Py_IsNone(modulus) == 0) Py_RETURN_NOTIMPLEMENTED;
+    return apply({Op::pow, false}, a, b, a);
+}
 
 // Lists would compare by identity, which nobody means.
 PyObject *array_compare(PyObject *a, PyObject *b, int how) {
@@ -141,8 +161,9 @@ PyObject *array_ufunc(PyObject *self, PyObject *args, PyObject *keywords) {
     PyObject *method = PyTuple_GetItem(args, 1);
     Operator how{};
     const bool is_call = PyUnicode_Check(method) && PyUnicode_CompareWithASCIIString(method, "__call__") == 0;
-    if (!is_call || PyTuple_Size(args) != 4 || !find_ufunc(PyTuple_GetItem(args, 0), &how))
-        Py_RETURN_NOTIMPLEMENTED;
+    if (!is_call || !find_ufunc(PyTuple_GetItem(args, 0), &how)) Py_RETURN_NOTIMPLEMENTED;
+    const int count = how.is_product ? 2 : arity(how.op);
+    if (PyTuple_Size(args) != 2 + count) Py_RETURN_NOTIMPLEMENTED;
     PyObject *out = nullptr;
     if (keywords != nullptr) {
         PyObject *given = PyDict_GetItemString(keywords, "out");
@@ -160,7 +181,7 @@ PyObject *array_ufunc(PyObject *self, PyObject *args, PyObject *keywords) {
     }
     PyObject *module = PyType_GetModule(Py_TYPE(self));
     PyObject *a = PyTuple_GetItem(args, 2);
-    PyObject *b = PyTuple_GetItem(args, 3);
+    PyObject *b = count > 1 ? PyTuple_GetItem(args, 3) : nullptr;
     return how.is_product ? run_matmul(module, MatmulAlgorithm::automatic, a, b, out, nullptr)
                           : run_elementwise(state_of(module), how.op, a, b, out, nullptr);
 }

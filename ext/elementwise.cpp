@@ -25,30 +25,53 @@ ElementType beside(ElementType strong, Weak weak) noexcept {
     }
 }
 
-// The operands' promoted type: that of the arrays, then what Python's own numbers make of it.
-ElementType promoted_type(const Operand &a, const Operand &b) noexcept {
-    if (a.weak() == Weak::none && b.weak() == Weak::none) return promote(a.type(), b.type());
-    if (a.weak() == Weak::none) return beside(a.type(), b.weak());
-    if (b.weak() == Weak::none) return beside(b.type(), a.weak());
-    return beside(beside(ElementType::bool_, a.weak()), b.weak());
+// The types of the operands as far as results depend on them: Python's own numbers take theirs from the other.
+struct Types {
+    ElementType a;
+    ElementType b;
+    ElementType promoted() const noexcept { return promote(a, b); }
+};
+
+Types types_of(const Operand &a) noexcept {
+    const ElementType type = a.weak() == Weak::none ? a.type() : beside(ElementType::bool_, a.weak());
+    return {type, type};
+}
+
+Types types_of(const Operand &a, const Operand &b) noexcept {
+    if (a.weak() == Weak::none && b.weak() == Weak::none) return {a.type(), b.type()};
+    if (a.weak() == Weak::none) return {a.type(), beside(a.type(), b.weak())};
+    if (b.weak() == Weak::none) return {beside(b.type(), a.weak()), b.type()};
+    const ElementType both = beside(beside(ElementType::bool_, a.weak()), b.weak());
+    return {both, both};
 }
 
 // Where comparing in the promoted type would round: a number that the integers beside it cannot hold lies beyond
 // all of them, and int64 beside uint64 is compared in halves (see functors.cuh).
-ElementType comparison_type(Op op, ElementType promoted, const Operand &a, const Operand &b) noexcept {
-    if (!is_comparison(op)) return compute_type(op, promoted);
+ElementType comparison_type(const Types &types, const Operand &a, const Operand &b) noexcept {
+    const ElementType promoted = types.promoted();
     if (!a.fits(promoted) || !b.fits(promoted)) return ElementType::float64;
     const bool strong = a.weak() == Weak::none && b.weak() == Weak::none;
     const bool halves = strong && promoted == ElementType::float64 && is_integer(a.type()) && is_integer(b.type());
     return halves ? ElementType::complex128 : promoted;
 }
 
-bool check_type(Op op, ElementType promoted) noexcept {
-    if (takes(op, promoted)) return true;
-    PyErr_Format(PyExc_TypeError,
-                 "%s: both operands are of element type %s; convert one of them, as by x.astype('int8')",
-                 info(op).name, name_of(promoted));
+bool check_type(Op op, const Types &types, ElementType compute) noexcept {
+    if (takes(op, compute)) return true;
+    PyErr_Format(PyExc_TypeError, "%s: not defined for element type %s; convert first, as by x.astype('%s')",
+                 info(op).name, name_of(types.promoted()),
+                 kind_of(compute) == 'b' || info(op).types == TypeSet::bits ? "int8" : "float32");
     return false;
+}
+
+// Gives a Python number its value in the type that the operation computes in; tests and logic, which compute in
+// bool, look at it in its own.
+bool resolve(Op op, const Types &types, ElementType compute, Operand &operand) noexcept {
+    if (operand.weak() == Weak::none) return true;
+    if (is_comparison(op) && !operand.fits(types.promoted())) {
+        operand.resolve_beyond();
+        return true;
+    }
+    return operand.resolve(compute);
 }
 
 bool check_factor(const char *function, const Operand &factor) noexcept {
@@ -70,32 +93,29 @@ PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *
 
     Operand a;
     Operand b;
-    const char *const second = info(op).kind == OpKind::scalar ? "factor" : "b";
-    if (!a.read({state, function, "a"}, first, reading) || !b.read({state, function, second}, other, reading))
-        return nullptr;
-    if (info(op).kind == OpKind::scalar && !check_factor(function, b)) return nullptr;
-    const ElementType promoted = promoted_type(a, b);
-    if (!check_type(op, promoted)) return nullptr;
-    const ElementType compute = comparison_type(op, promoted, a, b);
-    const ElementType type = result_type(op, compute);
-    for (Operand *operand : {&a, &b}) {
-        if (is_comparison(op) && !operand->fits(promoted))
-            operand->resolve_beyond();
-        else if (!operand->resolve(compute))
-            return nullptr;
-    }
-    Shape shape;
-    if (!broadcast(function, a, b, &shape)) return nullptr;
+    const int count = arity(op);
+    const bool is_scalar = info(op).kind == OpKind::scalar;
+    if (!a.read({state, function, "a"}, first, reading)) return nullptr;
+    if (count > 1 && !b.read({state, function, is_scalar ? "factor" : "b"}, other, reading)) return nullptr;
+    if (is_scalar && !check_factor(function, b)) return nullptr;
+    const Types types = count > 1 ? types_of(a, b) : types_of(a);
+    const ElementType compute =
+        is_comparison(op) ? comparison_type(types, a, b) : compute_type(op, types.a, types.b);
+    if (!check_type(op, types, compute)) return nullptr;
+    if (!resolve(op, types, compute, a) || (count > 1 && !resolve(op, types, compute, b))) return nullptr;
+    Shape shape(a.view().ndim, a.view().shape);
+    if (count > 1 && !broadcast(function, a, b, &shape)) return nullptr;
     Operand *const operands[] = {&a, &b};
     Result result;
-    if (!result.prepare(request, shape, type, operands, 2, Overlap::same_allowed, reading)) return nullptr;
-    if (!result.begin(request, operands, 2)) return nullptr;
+    if (!result.prepare(request, shape, result_type(op, compute), operands, count, Overlap::same_allowed, reading))
+        return nullptr;
+    if (!result.begin(request, operands, count)) return nullptr;
 
     ElementwiseCall call;
     call.op = op;
     call.compute = compute;
     call.inputs[0] = &a.view();
-    call.inputs[1] = &b.view();
+    call.inputs[1] = count > 1 ? &b.view() : nullptr;
     call.out = &result.view();
     Status status = CUKERN_OK;
     if (result.site().on_device && backend == Backend::cuda) {
@@ -112,7 +132,7 @@ PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *
         raise_status(state, function, status);
         return nullptr;
     }
-    return result.end(request, operands, 2) ? result.finish(state) : nullptr;
+    return result.end(request, operands, count) ? result.finish(state) : nullptr;
 }
 
 namespace {
@@ -121,7 +141,7 @@ PyObject *call_elementwise(Op op, PyObject *module, PyObject *const *values, Py_
                            PyObject *names) noexcept {
     ModuleState &state = state_of(module);
     Arguments arguments;
-    if (!parse_arguments(state, info(op).name, 2, values, count, names, &arguments)) return nullptr;
+    if (!parse_arguments(state, info(op).name, arity(op), values, count, names, &arguments)) return nullptr;
     return run_elementwise(state, op, arguments.positional[0], arguments.positional[1], arguments.out,
                            arguments.stream);
 }
@@ -141,6 +161,11 @@ PyRef row_of(const OpInfo &op) noexcept {
 #define CUKERN_SIGNATURE_TEXT_binary "(a, b, /, *, out=None, stream=None)\n--\n\n"
 #define CUKERN_SIGNATURE_TEXT_scalar "(a, factor, /, *, out=None, stream=None)\n--\n\n"
 
+#define CUKERN_SIGNATURE_TEXT_unary "(a, /, *, out=None, stream=None)\n--\n\n"
+
+#define CUKERN_OPERANDS_TEXT_unary                                     \
+    "a : Array, ndarray, another library's array, buffer, or number\n" \
+    "    Operand of any shape and any strides.\n"
 #define CUKERN_OPERANDS_TEXT_binary                                                              \
     "a, b : Array, ndarray, another library's array, buffer, or number\n"                        \
     "    Operands of any shapes that broadcast and any strides. Python's own numbers take the\n" \
@@ -151,15 +176,41 @@ PyRef row_of(const OpInfo &op) noexcept {
     "factor : number or zero-dimensional array\n"              \
     "    Python's own numbers take the element type of `a`.\n"
 
-#define CUKERN_RESULT_TEXT_boolean "bool"
-#define CUKERN_RESULT_TEXT_promoted "the promoted type of the operands, as in NumPy 2"
-#define CUKERN_RESULT_TEXT_floating \
-    "the promoted type of the operands, as in NumPy 2; integers and bool give float64"
+// By the result rule, for one operand and for two.
+#define CUKERN_PROMOTED_TEXT_unary "that of the operand"
+#define CUKERN_PROMOTED_TEXT_scalar CUKERN_PROMOTED_TEXT_binary
+#define CUKERN_PROMOTED_TEXT_binary "the promoted type of the operands, as in NumPy 2"
+#define CUKERN_RESULT_TEXT_boolean(promoted) "bool"
+#define CUKERN_RESULT_TEXT_test(promoted) "bool"
+#define CUKERN_RESULT_TEXT_sign(promoted) "bool"
+#define CUKERN_RESULT_TEXT_logical(promoted) "bool"
+#define CUKERN_RESULT_TEXT_promoted(promoted) promoted
+#define CUKERN_RESULT_TEXT_arithmetic(promoted) promoted "; bool counts as int8"
+#define CUKERN_RESULT_TEXT_rounded(promoted) promoted "; bool gives float16"
+#define CUKERN_RESULT_TEXT_component(promoted) promoted "; complex numbers give that of their parts"
+#define CUKERN_RESULT_TEXT_floating(promoted) promoted "; integers and bool give float64"
+#define CUKERN_RESULT_TEXT_sized(promoted) \
+    promoted ";\n    bool and integers of 8 bits give float16, of 16 bits float32, wider ones float64"
 
-#define CUKERN_EXAMPLE_TEXT_binary(name)          \
-    ">>> a = numpy.ones((2, 3), numpy.float32)\n" \
-    ">>> cukern." name                            \
-    "(a, numpy.ones(3, numpy.float32)).shape\n"   \
+// The element types that are taken, where they are not all.
+#define CUKERN_TYPES_TEXT_any ""
+#define CUKERN_TYPES_TEXT_real "    Complex numbers are not taken.\n"
+#define CUKERN_TYPES_TEXT_numeric "    bool is not taken.\n"
+#define CUKERN_TYPES_TEXT_inexact ""
+#define CUKERN_TYPES_TEXT_floating "    Complex numbers are not taken.\n"
+#define CUKERN_TYPES_TEXT_bits "    Integers and bool are taken.\n"
+#define CUKERN_TYPES_TEXT_integers "    Integers and bool are taken.\n"
+#define CUKERN_TYPES_TEXT_boolean ""
+
+#define CUKERN_EXAMPLE_TEXT_unary(name)        \
+    ">>> a = numpy.ones((2, 3), numpy.int8)\n" \
+    ">>> cukern." name                         \
+    "(a).shape\n"                              \
+    "(2, 3)\n"
+#define CUKERN_EXAMPLE_TEXT_binary(name)       \
+    ">>> a = numpy.ones((2, 3), numpy.int8)\n" \
+    ">>> cukern." name                         \
+    "(a, numpy.ones(3, numpy.int8)).shape\n"   \
     "(2, 3)\n"
 #define CUKERN_EXAMPLE_TEXT_scalar(name)          \
     ">>> a = numpy.ones((2, 3), numpy.float32)\n" \
@@ -167,8 +218,8 @@ PyRef row_of(const OpInfo &op) noexcept {
     "(a, 2.0, out=a) is a\n"                      \
     "True\n"
 
-#define CUKERN_ELEMENTWISE_DOC(id, kind, rule, doc)                                                        \
-    #id CUKERN_SIGNATURE_TEXT_##kind doc "\n\nParameters\n----------\n" CUKERN_OPERANDS_TEXT_##kind        \
+#define CUKERN_ELEMENTWISE_DOC(id, kind, types, rule, doc) \
+    #id CUKERN_SIGNATURE_TEXT_##kind doc "\n\nParameters\n----------\n" CUKERN_OPERANDS_TEXT_##kind CUKERN_TYPES_TEXT_##types        \
         "out : array of any kind, or writable buffer, optional\n"                                          \
         "    Takes the result, and is returned. It has the result's shape and an element type that\n"      \
         "    'same_kind' casting reaches. It may be exactly an operand; else it must not overlap one.\n"   \
@@ -178,7 +229,7 @@ PyRef row_of(const OpInfo &op) noexcept {
         "\nReturns\n-------\n"                                                                             \
         "array of the kind of the first array operand, or `out`\n"                                         \
         "    Its shape is that to which the operands broadcast; its element type is\n"                     \
-        "    " CUKERN_RESULT_TEXT_##rule                                                                   \
+        "    " CUKERN_RESULT_TEXT_##rule(CUKERN_PROMOTED_TEXT_##kind)                                                                   \
         ".\n"                                                                                              \
         "\nRaises\n------\n"                                                                               \
         "TypeError\n"                                                                                      \
@@ -193,8 +244,9 @@ PyRef row_of(const OpInfo &op) noexcept {
         ">>> import numpy, cukern\n" CUKERN_EXAMPLE_TEXT_##kind(#id)
 
 PyMethodDef kElementwiseMethods[] = {
-#define CUKERN_OP(id, kind, types, rule, doc) \
-    {#id, as_method(method<Op::id>), METH_FASTCALL | METH_KEYWORDS, CUKERN_ELEMENTWISE_DOC(id, kind, rule, doc)},
+#define CUKERN_OP(id, kind, types, rule, doc)                       \
+    {#id, as_method(method<Op::id>), METH_FASTCALL | METH_KEYWORDS, \
+     CUKERN_ELEMENTWISE_DOC(id, kind, types, rule, doc)},
 #include "cukern/ops.def"
 #undef CUKERN_OP
     {nullptr, nullptr, 0, nullptr},

@@ -394,7 +394,7 @@ bool Operand::resolve(ElementType type) noexcept {
     TensorView &view = access_.view;
     if (weak_ == Weak::none) return true;
     switch (kind_of(type)) {
-        case 'b': store(Bool{static_cast<std::uint8_t>(object_ == Py_True)}, view); return true;
+        case 'b': store(Bool{static_cast<std::uint8_t>(PyObject_IsTrue(object_) != 0)}, view); return true;
         case 'f': return store_real(object_, view);
         case 'c': return store_complex(object_, view);
         default:

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from conftest import STAGED, use
 from numpy.ctypeslib import ndpointer
-from oracles import PRODUCT_TYPES, assert_result, product_bound
+from oracles import PRODUCT_TYPES, assert_result, product_bound, refusal
 
 import cukern
 from cukern import _cukern
 
 ROOT = Path(__file__).resolve().parent.parent
 SUFFIXES = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64"}
-BINARY = [row for row in _cukern._table if row["kind"] == "binary"]
+ROWS = [row for row in _cukern._table if row["kind"] in ("binary", "unary")]
 
 
 class Error(ctypes.Structure):
@@ -50,29 +50,34 @@ def vector(dtype, *flags: str):
 
 def result_of(row: dict[str, str], dtype: np.dtype) -> np.dtype:
     """Return the element type of a row's result; a bool is a byte."""
-    if row["rule"] == "boolean":
+    if row["rule"] in ("boolean", "test", "sign", "logical"):
         return np.dtype(np.uint8)
-    return np.dtype(np.float64) if row["rule"] == "floating" and dtype.kind == "i" else dtype
+    return np.dtype(np.float64) if row["rule"] in ("floating", "sized") and dtype.kind == "i" else dtype
 
 
 @pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("dtype", PRODUCT_TYPES, ids=str)
-@pytest.mark.parametrize("row", BINARY, ids=lambda row: row["name"])
-def test_binary(library: ctypes.CDLL, row: dict[str, str], dtype: np.dtype, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+def test_rows(library: ctypes.CDLL, row: dict[str, str], dtype: np.dtype, rng: np.random.Generator) -> None:
     target = result_of(row, dtype)
+    count = 1 if row["kind"] == "unary" else 2
     function = getattr(library, f"cukern_{row['name']}_{SUFFIXES[str(dtype)]}")
-    function.argtypes = [vector(dtype), vector(dtype), vector(target, "WRITEABLE"), ctypes.c_size_t]
+    function.argtypes = [*[vector(dtype)] * count, vector(target, "WRITEABLE"), ctypes.c_size_t]
     for n in (0, 1, 1000, 100_001):
-        a = (rng.standard_normal(n) * 1000).astype(dtype)
-        b = (rng.standard_normal(n) * 1000).astype(dtype)
+        operands = [(rng.standard_normal(n) * 1000).astype(dtype) for _ in range(count)]
         out = np.empty(n, target)
-        assert function(a, b, out, n) == 0
-        assert row["rule"] != "boolean" or (out <= 1).all()
-        assert_result(out.view(bool) if row["rule"] == "boolean" else out, row["name"], a, b)
+        status = function(*operands, out, n)
+        if refusal(row["name"], *operands) is not None:
+            assert status == 5
+            assert library.cukern_last_error().contents.message.endswith(f"for element type {dtype}".encode())
+            return
+        assert status == 0
+        assert target != np.uint8 or (out <= 1).all()
+        assert_result(out.view(bool) if target == np.uint8 else out, row["name"], *operands)
     if target == dtype:
-        wanted = function(a, b, out, n) == 0 and out.copy()
-        assert function(a, b, a, n) == 0
-        np.testing.assert_array_equal(a, wanted)
+        wanted = out.copy()
+        assert function(*operands, operands[0], n) == 0
+        np.testing.assert_array_equal(operands[0], wanted)
 
 
 @pytest.mark.usefixtures("backend")

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from arrays import assert_same, layouts, random_array, special_values
 from conftest import SMALL, STAGED
-from oracles import ELEMENT_TYPES, assert_result, check, expected
+from oracles import ELEMENT_TYPES, assert_result, check, expected, refusal
 
 import cukern
 from cukern import _cukern
 
 BINARY = [row["name"] for row in _cukern._table if row["kind"] == "binary"]
 SCALAR = [row["name"] for row in _cukern._table if row["kind"] == "scalar"]
-TYPE_PAIRS = list(itertools.product(ELEMENT_TYPES, repeat=2))
+# Of each way in which results are typed and stored, for what does not depend on the formula.
+SOME = ["add", "divide", "less", "logical_xor", "hypot"]
 pytestmark = pytest.mark.usefixtures("backend")
 
 
@@ -25,18 +26,22 @@ def call(name: str, a, b, **options) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
 @pytest.mark.parametrize("name", BINARY)
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 255, 256, 257, 1023, 100_003])
-def test_contiguous(name: str, dtype: np.dtype, n: int, rng: np.random.Generator) -> None:
-    check(name, random_array(rng, (n,), dtype), random_array(rng, (n,), dtype))
+def test_contiguous(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    for n in (1, 2, 3, 5, 255, 256, 257, 1023, 100_003 if name in SOME else 5003):
+        check(name, random_array(rng, (n,), dtype), random_array(rng, (n,), dtype))
 
 
-@pytest.mark.parametrize("types", TYPE_PAIRS, ids=lambda pair: f"{pair[0]}-{pair[1]}")
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
 @pytest.mark.parametrize("name", BINARY)
-def test_element_types_and_special_values(name: str, types: tuple[np.dtype, np.dtype]) -> None:
-    check(name, *np.meshgrid(special_values(types[0]), special_values(types[1])))
+def test_element_types_and_special_values(name: str, dtype: np.dtype) -> None:
+    for other in ELEMENT_TYPES:
+        try:
+            check(name, *np.meshgrid(special_values(dtype), special_values(other)))
+        except AssertionError as error:
+            raise AssertionError(f"{dtype} with {other}: {error}") from error
 
 
-@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("name", SOME)
 @pytest.mark.parametrize("shape", [(7,), (5, 6), (3, 4, 5)], ids=str)
 def test_layouts(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> None:
     for dtype in ELEMENT_TYPES:
@@ -83,11 +88,13 @@ def test_layouts_of_out(shape: tuple[int, ...], rng: np.random.Generator) -> Non
 )
 def test_broadcasting_and_zero_sizes(shapes, rng: np.random.Generator) -> None:
     for name in BINARY:
-        a, b = (random_array(rng, shape, np.dtype(np.float32)) for shape in shapes)
-        assert_result(call(name, a, b), name, a, b)
+        dtype = np.int32 if refusal(name, np.float32(1), np.float32(1)) else np.float32
+        a, b = (random_array(rng, shape, np.dtype(dtype)) for shape in shapes)
+        result = call(name, a, b)
+        assert_result(result, name, a, b)
         out = np.full(np.broadcast_shapes(*shapes), 7, np.float64)
         assert call(name, a, b, out=out) is out
-        assert_same(out, expected(name, a, b).astype(np.float64))
+        assert_same(out, result.astype(np.float64))
 
 
 @pytest.mark.parametrize("ndim", [0, 1, 5, 9, 20, 33])
@@ -161,7 +168,7 @@ def test_scalars_alone_give_arrays(pair) -> None:
 def test_bools_are_not_subtracted() -> None:
     bools = np.array([True, False])
     for a, b in ((bools, bools), (bools, True), (True, False), (np.bool_(True), bools)):
-        with pytest.raises(TypeError, match=r"subtract: both operands are of element type bool; .*x\.astype"):
+        with pytest.raises(TypeError, match=r"subtract: not defined for element type bool; .*x\.astype"):
             cukern.subtract(a, b)
 
 

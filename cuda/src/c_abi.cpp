@@ -78,56 +78,67 @@ Status check_overlap(const TensorView &out, const TensorView &in, const char *na
     return fail(CUKERN_INVALID_ARGUMENT, "out overlaps %s", name);
 }
 
-ElementwiseCall make_call(Op op, const TensorView &a, const TensorView &b, const TensorView &out) noexcept {
-    ElementwiseCall call;
-    call.op = op;
-    call.compute = compute_type(op, a.type);
-    call.inputs[0] = &a;
-    call.inputs[1] = &b;
-    call.out = &out;
-    return call;
-}
+// The views of a call; a unary operation has no second input.
+struct Views {
+    TensorView a;
+    TensorView b;
+    TensorView out;
+};
 
 // C has no bool of a known size: its results are bytes.
-void set_result_type(Op op, TensorView *out) noexcept {
-    if (is_comparison(op)) out->type = ElementType::bool_;
+Status make_call(Op op, Views &views, ElementwiseCall *call) noexcept {
+    call->op = op;
+    call->compute = compute_type(op, views.a.type, views.a.type);
+    if (!takes(op, call->compute))
+        return fail(CUKERN_NOT_SUPPORTED, "%s is not defined for element type %s", info(op).name,
+                    name_of(views.a.type));
+    if (returns_bool(info(op).rule)) views.out.type = ElementType::bool_;
+    call->inputs[0] = &views.a;
+    call->inputs[1] = arity(op) > 1 ? &views.b : nullptr;
+    call->out = &views.out;
+    return CUKERN_OK;
 }
 
-Status run_on_host(Op op, const TensorView &a, const TensorView &b, TensorView &out) noexcept {
-    set_result_type(op, &out);
-    CUKERN_TRY(check_overlap(out, a, "a", true));
-    CUKERN_TRY(check_overlap(out, b, "b", true));
-    return elementwise_on_host(make_call(op, a, b, out));
+Status run_on_host(Op op, Views &views) noexcept {
+    ElementwiseCall call;
+    CUKERN_TRY(make_call(op, views, &call));
+    CUKERN_TRY(check_overlap(views.out, views.a, "a", true));
+    if (arity(op) > 1) CUKERN_TRY(check_overlap(views.out, views.b, "b", true));
+    return elementwise_on_host(call);
 }
 
-Status run_on_device(Op op, const TensorView &a, const TensorView &b, TensorView &out, int device,
-                     void *stream) noexcept {
-    set_result_type(op, &out);
+Status run_on_device(Op op, Views &views, int device, void *stream) noexcept {
+    ElementwiseCall call;
+    CUKERN_TRY(make_call(op, views, &call));
     StreamRef ref;
     CUKERN_TRY(stream_ref(stream, device, &ref));
-    return elementwise(make_call(op, a, b, out), ref);
+    return elementwise(call, ref);
 }
 
 template <typename T, typename R>
 Status binary(Op op, const T *a, const T *b, R *out, std::size_t n) noexcept {
-    TensorView x;
-    TensorView y;
-    TensorView z;
-    CUKERN_TRY(vector_view(a, n, "a", &x));
-    CUKERN_TRY(vector_view(b, n, "b", &y));
-    CUKERN_TRY(vector_view(out, n, "out", &z));
-    return run_on_host(op, x, y, z);
+    Views views;
+    CUKERN_TRY(vector_view(a, n, "a", &views.a));
+    CUKERN_TRY(vector_view(b, n, "b", &views.b));
+    CUKERN_TRY(vector_view(out, n, "out", &views.out));
+    return run_on_host(op, views);
 }
 
 template <typename T, typename R>
 Status scalar(Op op, const T *a, T factor, R *out, std::size_t n) noexcept {
-    TensorView x;
-    TensorView y;
-    TensorView z;
-    CUKERN_TRY(vector_view(a, n, "a", &x));
-    CUKERN_TRY(vector_view(out, n, "out", &z));
-    immediate_view(factor, &y);
-    return run_on_host(op, x, y, z);
+    Views views;
+    CUKERN_TRY(vector_view(a, n, "a", &views.a));
+    CUKERN_TRY(vector_view(out, n, "out", &views.out));
+    immediate_view(factor, &views.b);
+    return run_on_host(op, views);
+}
+
+template <typename T, typename R>
+Status unary(Op op, const T *a, R *out, std::size_t n) noexcept {
+    Views views;
+    CUKERN_TRY(vector_view(a, n, "a", &views.a));
+    CUKERN_TRY(vector_view(out, n, "out", &views.out));
+    return run_on_host(op, views);
 }
 
 template <typename T>
@@ -205,20 +216,28 @@ cukern_status cukern_set_cublas_path(const char *path) { return open_cublas(path
 #define CUKERN_DEFINE_binary(id, T, S, R)                                                       \
     cukern_status CUKERN_SIGNATURE_binary(id, T, S, R) { return binary(Op::id, a, b, out, n); } \
     cukern_status CUKERN_SIGNATURE_DEV_binary(id, T, S, R) {                                    \
-        TensorView x, y, z;                                                                     \
-        CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &x));                           \
-        CUKERN_TRY(strided_view(b, b_strides, shape, ndim, "b", &y));                           \
-        CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &z));                     \
-        return run_on_device(Op::id, x, y, z, device, stream);                                  \
+        Views views;                                                                            \
+        CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &views.a));                     \
+        CUKERN_TRY(strided_view(b, b_strides, shape, ndim, "b", &views.b));                     \
+        CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &views.out));             \
+        return run_on_device(Op::id, views, device, stream);                                    \
     }
 #define CUKERN_DEFINE_scalar(id, T, S, R)                                                            \
     cukern_status CUKERN_SIGNATURE_scalar(id, T, S, R) { return scalar(Op::id, a, factor, out, n); } \
     cukern_status CUKERN_SIGNATURE_DEV_scalar(id, T, S, R) {                                         \
-        TensorView x, y, z;                                                                          \
-        CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &x));                                \
-        CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &z));                          \
-        immediate_view(factor, &y);                                                                  \
-        return run_on_device(Op::id, x, y, z, device, stream);                                       \
+        Views views;                                                                                 \
+        CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &views.a));                          \
+        CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &views.out));                  \
+        immediate_view(factor, &views.b);                                                            \
+        return run_on_device(Op::id, views, device, stream);                                         \
+    }
+#define CUKERN_DEFINE_unary(id, T, S, R)                                                   \
+    cukern_status CUKERN_SIGNATURE_unary(id, T, S, R) { return unary(Op::id, a, out, n); } \
+    cukern_status CUKERN_SIGNATURE_DEV_unary(id, T, S, R) {                                \
+        Views views;                                                                       \
+        CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &views.a));                \
+        CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &views.out));        \
+        return run_on_device(Op::id, views, device, stream);                               \
     }
 #define CUKERN_OP(id, kind, types, rule, doc)                                  \
     CUKERN_DEFINE_##kind(id, float, f32, CUKERN_RESULT_##rule##_f32)           \

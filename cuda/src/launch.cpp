@@ -48,10 +48,11 @@ Immediate split(const TensorView &view) noexcept {
 
 void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
     const TensorView &out = *call.out;
-    launch->op = call.op;
-    launch->compute = call.op == Op::copy ? copying_type(call) : call.compute;
+    const Op op = is_identity(call.op, call.compute) ? Op::copy : call.op;
+    launch->op = op;
+    launch->compute = op == Op::copy ? copying_type(call) : call.compute;
     launch->split = is_split(call);
-    launch->num_operands = 1 + arity(call.op);
+    launch->num_operands = 1 + arity(op);
     launch->count = count_of(out);
     launch->data[0] = out.data;
     launch->types[0] = out.type;
@@ -67,7 +68,7 @@ void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) no
         launch->immediate[i] = input.immediate;
         if (input.immediate)
             launch->values[i] =
-                launch->split ? split(input) : converted(input, call.op == Op::copy ? out.type : call.compute);
+                launch->split ? split(input) : converted(input, op == Op::copy ? out.type : call.compute);
         const int lead = out.ndim - input.ndim;
         for (int d = 0; d < out.ndim; ++d)
             launch->strides[i][d] = d < lead || input.shape[d - lead] == 1 ? 0 : input.strides[d - lead];
@@ -81,10 +82,10 @@ void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) no
             launch->strides[i][d] = -launch->strides[i][d];
         }
     }
-    if (call.op == Op::copy && launch->compute == bits_of(out.type) &&
+    if (op == Op::copy && launch->compute == bits_of(out.type) &&
         (launch->immediate[1] || launch->types[1] == out.type))
         launch->types[0] = launch->types[1] = launch->compute;
-    launch->result = result_type(call.op, launch->compute);
+    launch->result = result_type(op, launch->compute);
     std::int64_t *strides[kMaxOperands];
     for (int i = 0; i < launch->num_operands; ++i) strides[i] = launch->strides[i];
     launch->ndim = reduce_dimensions(launch->shape, strides, launch->num_operands, out.ndim);

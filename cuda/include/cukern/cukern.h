@@ -66,26 +66,60 @@ CUKERN_API cukern_status cukern_set_cublas_path(const char *path);
  *                      R *out, const int64_t *out_strides, const int64_t *shape, int ndim,
  *                      int device, void *stream)
  *   cukern_scale_f32_dev(const T *a, const int64_t *a_strides, T factor, R *out, ...)  likewise
- * R is T, but double for the integer forms of operations whose result rule is `floating`, and a byte of 0 or 1
- * where it is `boolean`. */
+ *   cukern_exp_f32(const T *a, R *out, size_t n)                                      kind unary
+ * R is T, but double for the integer forms of operations whose result rule is `floating` or `sized`, and a byte of
+ * 0 or 1 where it is `boolean`, `test`, `sign` or `logical`. Where an operation does not take T, the function
+ * returns CUKERN_NOT_SUPPORTED. */
 #define CUKERN_RESULT_promoted_f32 float
 #define CUKERN_RESULT_promoted_f64 double
 #define CUKERN_RESULT_promoted_i32 int32_t
 #define CUKERN_RESULT_promoted_i64 int64_t
+#define CUKERN_RESULT_arithmetic_f32 float
+#define CUKERN_RESULT_arithmetic_f64 double
+#define CUKERN_RESULT_arithmetic_i32 int32_t
+#define CUKERN_RESULT_arithmetic_i64 int64_t
+#define CUKERN_RESULT_rounded_f32 float
+#define CUKERN_RESULT_rounded_f64 double
+#define CUKERN_RESULT_rounded_i32 int32_t
+#define CUKERN_RESULT_rounded_i64 int64_t
+#define CUKERN_RESULT_component_f32 float
+#define CUKERN_RESULT_component_f64 double
+#define CUKERN_RESULT_component_i32 int32_t
+#define CUKERN_RESULT_component_i64 int64_t
 #define CUKERN_RESULT_floating_f32 float
 #define CUKERN_RESULT_floating_f64 double
 #define CUKERN_RESULT_floating_i32 double
 #define CUKERN_RESULT_floating_i64 double
+#define CUKERN_RESULT_sized_f32 float
+#define CUKERN_RESULT_sized_f64 double
+#define CUKERN_RESULT_sized_i32 double
+#define CUKERN_RESULT_sized_i64 double
 #define CUKERN_RESULT_boolean_f32 uint8_t
 #define CUKERN_RESULT_boolean_f64 uint8_t
 #define CUKERN_RESULT_boolean_i32 uint8_t
 #define CUKERN_RESULT_boolean_i64 uint8_t
+#define CUKERN_RESULT_test_f32 uint8_t
+#define CUKERN_RESULT_test_f64 uint8_t
+#define CUKERN_RESULT_test_i32 uint8_t
+#define CUKERN_RESULT_test_i64 uint8_t
+#define CUKERN_RESULT_sign_f32 uint8_t
+#define CUKERN_RESULT_sign_f64 uint8_t
+#define CUKERN_RESULT_sign_i32 uint8_t
+#define CUKERN_RESULT_sign_i64 uint8_t
+#define CUKERN_RESULT_logical_f32 uint8_t
+#define CUKERN_RESULT_logical_f64 uint8_t
+#define CUKERN_RESULT_logical_i32 uint8_t
+#define CUKERN_RESULT_logical_i64 uint8_t
 
 #define CUKERN_SIGNATURE_binary(id, T, S, R) cukern_##id##_##S(const T *a, const T *b, R *out, size_t n)
+#define CUKERN_SIGNATURE_unary(id, T, S, R) cukern_##id##_##S(const T *a, R *out, size_t n)
 #define CUKERN_SIGNATURE_scalar(id, T, S, R) cukern_##id##_##S(const T *a, T factor, R *out, size_t n)
 #define CUKERN_SIGNATURE_DEV_binary(id, T, S, R)                                                                \
     cukern_##id##_##S##_dev(const T *a, const int64_t *a_strides, const T *b, const int64_t *b_strides, R *out, \
                             const int64_t *out_strides, const int64_t *shape, int ndim, int device, void *stream)
+#define CUKERN_SIGNATURE_DEV_unary(id, T, S, R)                                                       \
+    cukern_##id##_##S##_dev(const T *a, const int64_t *a_strides, R *out, const int64_t *out_strides, \
+                            const int64_t *shape, int ndim, int device, void *stream)
 #define CUKERN_SIGNATURE_DEV_scalar(id, T, S, R)                                                                \
     cukern_##id##_##S##_dev(const T *a, const int64_t *a_strides, T factor, R *out, const int64_t *out_strides, \
                             const int64_t *shape, int ndim, int device, void *stream)

@@ -73,6 +73,11 @@ constexpr ElementType type_of(char kind, int size) {
     }
 }
 
+// That of a complex type's parts; any other itself.
+constexpr ElementType real_of(ElementType type) {
+    return kind_of(type) == 'c' ? type_of('f', size_of(type) / 2) : type;
+}
+
 // The type that is copied in place of another of its size and alignment.
 constexpr ElementType bits_of(ElementType type) {
     return kind_of(type) == 'c' ? type : type_of('u', size_of(type));

@@ -13,8 +13,24 @@ enum class Op : std::int16_t {
 };
 
 enum class OpKind : std::int8_t { binary, scalar, unary };
-enum class TypeSet : std::int8_t { any, numeric };
-enum class ResultRule : std::int8_t { promoted, floating, boolean };
+
+// The types that an operation computes in. real: but complex; numeric: but bool; inexact: floating and complex;
+// bits: bool and integers.
+enum class TypeSet : std::int8_t { any, real, numeric, inexact, floating, bits, integers, boolean };
+
+// What an operation computes in, and returns if it is not the same, from its operands' promoted type.
+enum class ResultRule : std::int8_t {
+    promoted,    // that type
+    arithmetic,  // that type; bool counts as int8
+    rounded,     // that type; bool counts as float16
+    component,   // that type, and returns that of its real part
+    floating,    // that type; integers and bool count as float64
+    sized,       // that type; integers and bool count as the smallest float that holds the operands' types, if any
+    sign,        // as sized, and returns bool
+    boolean,     // that type, and returns bool
+    test,        // that type, integers as bool, and returns bool
+    logical      // bool
+};
 
 struct OpInfo {
     const char *name;
@@ -40,30 +56,83 @@ constexpr int kMaxInputs = 2;
 constexpr const char *name_of(OpKind kind) {
     return kind == OpKind::binary ? "binary" : kind == OpKind::scalar ? "scalar" : "unary";
 }
-constexpr const char *name_of(TypeSet types) { return types == TypeSet::any ? "any" : "numeric"; }
-constexpr const char *name_of(ResultRule rule) {
-    return rule == ResultRule::promoted ? "promoted" : rule == ResultRule::floating ? "floating" : "boolean";
-}
+constexpr const char *kTypeSetNames[] = {"any",      "real", "numeric",  "inexact",
+                                         "floating", "bits", "integers", "boolean"};
+constexpr const char *name_of(TypeSet types) { return kTypeSetNames[static_cast<int>(types)]; }
+constexpr const char *kRuleNames[] = {"promoted", "arithmetic", "rounded", "component", "floating",
+                                      "sized",    "sign",       "boolean", "test",      "logical"};
+constexpr const char *name_of(ResultRule rule) { return kRuleNames[static_cast<int>(rule)]; }
 constexpr bool is_comparison(Op op) { return info(op).rule == ResultRule::boolean; }
 
-// The type in which an operation computes, from its operands' promoted type.
-constexpr ElementType compute_type(Op op, ElementType promoted) {
-    const bool exact = is_integer(promoted) || promoted == ElementType::bool_;
-    return info(op).rule == ResultRule::floating && exact ? ElementType::float64 : promoted;
+// The type in which an operation computes, from its operands'; that of a single one is given twice.
+constexpr ElementType compute_type(Op op, ElementType a, ElementType b) {
+    const ElementType promoted = promote(a, b);
+    const bool is_bool = promoted == ElementType::bool_;
+    const bool exact = is_integer(promoted) || is_bool;
+    switch (info(op).rule) {
+        case ResultRule::promoted:
+        case ResultRule::component:
+        case ResultRule::boolean: return promoted;
+        case ResultRule::arithmetic: return is_bool ? ElementType::int8 : promoted;
+        case ResultRule::rounded: return is_bool ? ElementType::float16 : promoted;
+        case ResultRule::floating: return exact ? ElementType::float64 : promoted;
+        case ResultRule::sized:
+        case ResultRule::sign:
+            return exact ? type_of('f', detail::max(detail::float_size_for(a), detail::float_size_for(b)))
+                         : promoted;
+        case ResultRule::test: return exact ? ElementType::bool_ : promoted;
+        case ResultRule::logical: return ElementType::bool_;
+    }
+    return promoted;
+}
+
+constexpr bool returns_bool(ResultRule rule) {
+    return rule == ResultRule::boolean || rule == ResultRule::test || rule == ResultRule::logical ||
+           rule == ResultRule::sign;
 }
 
 // And the one that it returns.
 constexpr ElementType result_type(Op op, ElementType compute) {
-    return info(op).rule == ResultRule::boolean ? ElementType::bool_ : compute;
+    if (returns_bool(info(op).rule)) return ElementType::bool_;
+    return info(op).rule == ResultRule::component ? real_of(compute) : compute;
 }
 
-// Whether an operation takes operands of this promoted type.
-constexpr bool takes(Op op, ElementType promoted) {
-    return info(op).types == TypeSet::any || promoted != ElementType::bool_;
+// Whether an operation computes in a type.
+constexpr bool takes(Op op, ElementType compute) {
+    const char kind = kind_of(compute);
+    switch (info(op).types) {
+        case TypeSet::any: return true;
+        case TypeSet::real: return kind != 'c';
+        case TypeSet::numeric: return kind != 'b';
+        case TypeSet::inexact: return kind == 'f' || kind == 'c';
+        case TypeSet::floating: return kind == 'f';
+        case TypeSet::bits: return kind == 'b' || is_integer(compute);
+        case TypeSet::integers: return is_integer(compute);
+        case TypeSet::boolean: return kind == 'b';
+    }
+    return false;
+}
+
+// Whether it leaves elements of a type as they are: what it does is a copy then.
+constexpr bool is_identity(Op op, ElementType compute) {
+    const char kind = kind_of(compute);
+    switch (op) {
+        case Op::positive: return true;
+        case Op::real:
+        case Op::conj: return kind != 'c';
+        case Op::floor:
+        case Op::ceil:
+        case Op::trunc:
+        case Op::round: return kind == 'b' || is_integer(compute);
+        case Op::abs: return kind == 'b' || kind == 'u';
+        default: return false;
+    }
 }
 
 // Whether an operation has a kernel that computes in this type.
-constexpr bool computes_in(Op op, ElementType type) { return takes(op, type) && compute_type(op, type) == type; }
+constexpr bool computes_in(Op op, ElementType type) {
+    return takes(op, type) && compute_type(op, type, type) == type && !is_identity(op, type);
+}
 
 // The types that products take.
 constexpr bool has_product(ElementType type) {
