@@ -10,9 +10,9 @@
 
 // One copy in device code for all kernels of a file: they are long, and their calls cost little beside them.
 #ifdef __CUDACC__
-#define CUKERN_COMPLEX_FUNCTION __host__ __device__ __noinline__ static
+#define CUKERN_COMPLEX_FUNCTION __host__ __device__ __noinline__ inline
 #else
-#define CUKERN_COMPLEX_FUNCTION static inline
+#define CUKERN_COMPLEX_FUNCTION inline
 #endif
 
 namespace cukern::complex_math {

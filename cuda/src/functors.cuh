@@ -397,7 +397,7 @@ struct Formula<Op::abs> {
             return static_cast<decltype(a.real)>(
                 std::hypot(static_cast<double>(a.real), static_cast<double>(a.imag)));
         else if constexpr (std::is_integral_v<T>)
-            return a < 0 ? Formula<Op::negative>::apply(a) : a;
+            return is_negative(a) ? Formula<Op::negative>::apply(a) : a;
         else
             return std::fabs(a);
     }
@@ -410,7 +410,7 @@ struct Formula<Op::sign> {
         if constexpr (is_complex<T>)
             return narrowed<T>(complex_math::sign(widened(a)));
         else
-            return a > T{0} ? T{1} : a < T{0} ? static_cast<T>(T{0} - T{1}) : a == T{0} ? T{0} : a;
+            return a > T{0} ? T{1} : is_negative(a) ? static_cast<T>(-1) : a == T{0} ? T{0} : a;
     }
 };
 

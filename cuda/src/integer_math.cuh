@@ -2,12 +2,19 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include "convert.cuh"
 
 namespace cukern {
+
+template <typename T>
+CUKERN_HD bool is_negative(T value) {
+    if constexpr (std::is_unsigned_v<T>)
+        return false;
+    else
+        return value < T{0};
+}
 
 // Rounded down; 0 where the divisor is. The least integer by -1 wraps to itself.
 template <typename T>
@@ -65,14 +72,17 @@ CUKERN_HD T shifted_left(T value, T by) {
 
 template <typename T>
 CUKERN_HD T shifted_right(T value, T by) {
-    if (is_wide_shift(by)) return static_cast<T>(value < 0 ? -1 : 0);
+    if (is_wide_shift(by)) return static_cast<T>(is_negative(value) ? -1 : 0);
     return static_cast<T>(value >> static_cast<unsigned>(by));
 }
 
 // 1 / x; of 0 what x86 makes of an infinity, as NumPy gives it.
 template <typename T>
 CUKERN_HD T integer_reciprocal(T value) {
-    if (value == 0) return std::is_signed_v<T> && sizeof(T) >= 4 ? std::numeric_limits<T>::min() : T{0};
+    if (value == 0) {
+        constexpr auto kLeast = static_cast<T>(std::uint64_t{1} << (8 * sizeof(T) - 1));
+        return std::is_signed_v<T> && sizeof(T) >= 4 ? kLeast : T{0};
+    }
     return static_cast<T>(1 / value);
 }
 

@@ -43,8 +43,8 @@ template <typename T>
 CUKERN_HD T stored_neighbour(T from, T to) {
     const float x = to_float(from);
     const float y = to_float(to);
-    if (x != x || x == y) return from;
-    if (y != y) return to;
+    if (x != x) return from;
+    if (y != y || x == y) return to;
     if (x == 0) return {static_cast<std::uint16_t>((to.bits & 0x8000U) | 1U)};
     const bool grows = (x < y) == (x > 0);  // away from zero
     return {static_cast<std::uint16_t>(grows ? from.bits + 1 : from.bits - 1)};

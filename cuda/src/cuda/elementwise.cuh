@@ -6,7 +6,8 @@
 //   Moves every byte once and does next to no arithmetic: limited by device memory.
 // strided_kernel
 //   Idea: a thread takes one element of out and finds its operands' places by dividing its index through the
-//   shape. Operands of another type are converted on load and store; the type is uniform over the launch.
+//   shape. Operands of another type are converted on load and store; the type is uniform over the launch. The
+//   conversions are functions, one of each a file: inlined they would be most of every kernel.
 //   Limited by memory while neighbouring threads touch neighbouring elements, else by the number of sectors.
 #pragma once
 
@@ -85,15 +86,15 @@ __global__ void __launch_bounds__(kThreads)
     p.out[at] = apply<op, T, inputs>(element);
 }
 
-// Most arrays reduce to few dimensions; kMaxDims of them would double the launch's parameters.
-constexpr int kFewDims = 6;
+// Most arrays reduce to few dimensions; what has more is launched in parts.
+constexpr int kFewDims = 8;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 31;  // of one strided launch: indices are 32 bits wide
 
-template <typename T, int inputs, int dims>
+template <typename T, int inputs>
 struct StridedParams {
     void *data[inputs + 1];
-    std::int64_t strides[inputs + 1][dims];
-    std::uint32_t shape[dims];
+    std::int64_t strides[inputs + 1][kFewDims];
+    std::uint32_t shape[kFewDims];
     std::uint32_t n;
     T values[inputs];
     int ndim;
@@ -102,9 +103,28 @@ struct StridedParams {
     bool split;
 };
 
-template <Op op, typename T, int inputs, int dims>
-__global__ void __launch_bounds__(kThreads)
-    strided_kernel(const __grid_constant__ StridedParams<T, inputs, dims> p) {
+template <typename T>
+__device__ __noinline__ T load_converted(const void *data, ElementType type, std::int64_t index) {
+    return load_as<T>(data, type, index);
+}
+
+template <typename T>
+__device__ __noinline__ void store_converted(void *data, ElementType type, std::int64_t index, T value) {
+    store_as<T>(data, type, index, value);
+}
+
+template <Op op, typename T>
+__device__ T load_strided(const void *data, ElementType type, std::int64_t index, bool split) {
+    if constexpr (may_split<op, T>) {
+        if (split) return load_operand<op, T>(data, type, index, true);
+    }
+    return type == ElementTypeOf<T>::value ? static_cast<const T *>(data)[index]
+                                           : load_converted<T>(data, type, index);
+}
+
+template <Op op, typename T, int inputs>
+__global__ void __launch_bounds__(kThreads) strided_kernel(const __grid_constant__ StridedParams<T, inputs> p) {
+    using R = result_t<op, T>;
     const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
     if (i >= p.n) return;
     std::int64_t offset[inputs + 1] = {};
@@ -122,8 +142,12 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int j = 0; j < inputs; ++j)
         x[j] = p.immediate[j + 1] ? p.values[j]
-                                  : load_operand<op, T>(p.data[j + 1], p.types[j + 1], offset[j + 1], p.split);
-    store_as<result_t<op, T>>(p.data[0], p.types[0], offset[0], apply<op, T, inputs>(x));
+                                  : load_strided<op, T>(p.data[j + 1], p.types[j + 1], offset[j + 1], p.split);
+    const R result = apply<op, T, inputs>(x);
+    if (p.types[0] == ElementTypeOf<R>::value)
+        static_cast<R *>(p.data[0])[offset[0]] = result;
+    else
+        store_converted<R>(p.data[0], p.types[0], offset[0], result);
 }
 
 inline unsigned blocks_for(std::int64_t threads) noexcept {
@@ -156,28 +180,51 @@ cudaError_t launch_contiguous(const ElementwiseLaunch &launch, cudaStream_t stre
                                                             stream, p);
 }
 
-template <Op op, typename T, int dims>
+// The part of a launch from `begin` on along one dimension.
+inline ElementwiseLaunch part_of(const ElementwiseLaunch &launch, int dimension, std::int64_t begin,
+                                 std::int64_t length) noexcept {
+    ElementwiseLaunch part = launch;
+    part.shape[dimension] = length;
+    part.count = launch.count / launch.shape[dimension] * length;
+    for (int j = 0; j < launch.num_operands; ++j)
+        if (!launch.immediate[j])
+            part.data[j] = static_cast<char *>(part.data[j]) +
+                           begin * launch.strides[j][dimension] * size_of(launch.types[j]);
+    return part;
+}
+
+inline void drop_dimension(ElementwiseLaunch &launch, int dimension) noexcept {
+    --launch.ndim;
+    for (int d = dimension; d < launch.ndim; ++d) {
+        launch.shape[d] = launch.shape[d + 1];
+        for (int j = 0; j < launch.num_operands; ++j) launch.strides[j][d] = launch.strides[j][d + 1];
+    }
+}
+
+using StridedLauncher = cudaError_t (*)(const ElementwiseLaunch &, cudaStream_t) noexcept;
+
+// Too many elements: in halves of the longest dimension. Too many dimensions: one by one along the shortest.
+inline cudaError_t launch_in_parts(const ElementwiseLaunch &launch, cudaStream_t stream,
+                                   StridedLauncher launcher) noexcept {
+    const bool halves = launch.count >= kMostElements;
+    int cut = 0;
+    for (int d = 1; d < launch.ndim; ++d)
+        if (halves ? launch.shape[d] > launch.shape[cut] : launch.shape[d] < launch.shape[cut]) cut = d;
+    const std::int64_t step = halves ? (launch.shape[cut] + 1) / 2 : 1;
+    for (std::int64_t begin = 0; begin < launch.shape[cut]; begin += step) {
+        ElementwiseLaunch part = part_of(launch, cut, begin, std::min(step, launch.shape[cut] - begin));
+        if (!halves) drop_dimension(part, cut);
+        if (const cudaError_t error = launcher(part, stream); error != cudaSuccess) return error;
+    }
+    return cudaSuccess;
+}
+
+template <Op op, typename T>
 cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
     constexpr int kInputs = arity(op);
-    // Larger arrays are cut along their slowest dimension.
-    if (launch.count >= kMostElements) {
-        ElementwiseLaunch part = launch;
-        int cut = 0;
-        for (int d = 1; d < launch.ndim; ++d)
-            if (launch.shape[d] > launch.shape[cut]) cut = d;
-        const std::int64_t halves[] = {launch.shape[cut] / 2, launch.shape[cut] - launch.shape[cut] / 2};
-        for (const std::int64_t length : halves) {
-            part.shape[cut] = length;
-            part.count = launch.count / launch.shape[cut] * length;
-            if (const cudaError_t error = launch_strided<op, T, dims>(part, stream); error != cudaSuccess)
-                return error;
-            for (int j = 0; j <= kInputs; ++j)
-                part.data[j] =
-                    static_cast<char *>(part.data[j]) + length * launch.strides[j][cut] * size_of(launch.types[j]);
-        }
-        return cudaSuccess;
-    }
-    StridedParams<T, kInputs, dims> p;
+    if (launch.count >= kMostElements || launch.ndim > kFewDims)
+        return launch_in_parts(launch, stream, launch_strided<op, T>);
+    StridedParams<T, kInputs> p;
     p.n = static_cast<std::uint32_t>(launch.count);
     p.ndim = launch.ndim;
     p.split = launch.split;
@@ -189,7 +236,7 @@ cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream)
         std::copy_n(launch.strides[j], launch.ndim, p.strides[j]);
         if (j > 0) p.values[j - 1] = launch.immediate[j] ? value_of<T>(launch, j) : T{};
     }
-    return launch_kernel<strided_kernel<op, T, kInputs, dims>>(blocks_for(launch.count), kThreads, stream, p);
+    return launch_kernel<strided_kernel<op, T, kInputs>>(blocks_for(launch.count), kThreads, stream, p);
 }
 
 template <Op op, typename T>
@@ -198,8 +245,7 @@ cudaError_t launch_op(const ElementwiseLaunch &launch, cudaStream_t stream) noex
         return cudaErrorInvalidValue;
     } else {
         if (is_contiguous(launch) && is_vector_aligned(launch)) return launch_contiguous<op, T>(launch, stream);
-        if (launch.ndim <= kFewDims) return launch_strided<op, T, kFewDims>(launch, stream);
-        return launch_strided<op, T, kMaxDims>(launch, stream);
+        return launch_strided<op, T>(launch, stream);
     }
 }
 
