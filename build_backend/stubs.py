@@ -159,7 +159,7 @@ class Array:
     ) -> CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __array__(self, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> NDArray[Any]: ...
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any: ...
+{reductions}    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Array]: ...
@@ -248,6 +248,14 @@ OPERATOR = """    def __{name}__(self, other: Any, /) -> Any: ...
     def __r{name}__(self, other: Any, /) -> Any: ...
     def __i{name}__(self, other: Any, /) -> Self: ...
 """
+METHOD = """    def {name}(self, axis: _Shape | None = None, *, {options}) -> Any: ...
+"""
+REDUCTION = """
+def {name}(a: _Array | _Number, /, axis: _Shape | None = None, *, {options}) -> Any: ...
+"""
+KEPT = "keepdims: bool = False, out: Any = None, stream: _Stream = None"
+TYPED = "dtype: _DType | None = None, " + KEPT
+SPREAD = "correction: float = 0.0, " + KEPT
 SIGNS = "".join(f"    def __{name}__(self) -> Any: ...\n" for name in ("neg", "pos", "abs", "invert"))
 
 PARAMETERS = {
@@ -279,12 +287,23 @@ def load(path: Path) -> ModuleType:
 def stub_of(module: ModuleType) -> str:
     """Return the stub's text."""
     functions = [(row["name"], row["kind"]) for row in module._table] + [(name, "product") for name in PRODUCTS]
-    head = HEAD.replace("{place_of_shape}", "shape: _Shape, " + PLACE)
+    functions = [(name, kind) for name, kind in functions if kind != "reduction"]
+    typed = ("summed", "floating")
+    reductions = {
+        row["name"]: TYPED if row["rule"] in typed else KEPT for row in module._table if row["kind"] == "reduction"
+    } | {"var": SPREAD, "std": SPREAD}
+    methods = "".join(METHOD.format(name=name, options=options) for name, options in reductions.items())
+    head = HEAD.replace("{reductions}", methods)
+    head = head.replace("{place_of_shape}", "shape: _Shape, " + PLACE)
     head = head.replace("{operators}", "".join(OPERATOR.format(name=name) for name in OPERATORS) + SIGNS)
     head = head.replace("{place}", PLACE).replace("{named_place}", NAMED_PLACE)
-    return head + "".join(
-        FUNCTION.format(name=name, hosts=HOSTS[kind], own=OWN[kind], parameters=PARAMETERS[kind])
-        for name, kind in functions
+    return (
+        head
+        + "".join(
+            FUNCTION.format(name=name, hosts=HOSTS[kind], own=OWN[kind], parameters=PARAMETERS[kind])
+            for name, kind in functions
+        )
+        + "".join(REDUCTION.format(name=name, options=options) for name, options in reductions.items())
     )
 
 

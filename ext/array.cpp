@@ -316,7 +316,30 @@ PyGetSetDef kArrayAttributes[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
+namespace {
+
+template <Op op>
+PyObject *array_reduction(PyObject *self, PyObject *args, PyObject *keywords) {
+    return reduce_array(op, self, args, keywords);
+}
+
+}  // namespace
+
+#define CUKERN_METHOD_binary(id)
+#define CUKERN_METHOD_scalar(id)
+#define CUKERN_METHOD_unary(id)
+#define CUKERN_METHOD_reduction(id)                                             \
+    {#id, with_keywords(array_reduction<Op::id>), METH_VARARGS | METH_KEYWORDS, \
+     #id "(axis=None, **options)\n--\n\n`cukern." #id "` of this array."},
+
 PyMethodDef kArrayMethods[] = {
+#define CUKERN_OP(id, kind, types, rule, doc) CUKERN_METHOD_##kind(id)
+#include "cukern/ops.def"
+#undef CUKERN_OP
+    {"var", with_keywords(array_var), METH_VARARGS | METH_KEYWORDS,
+     "var(axis=None, **options)\n--\n\n`cukern.var` of this array."},
+    {"std", with_keywords(array_std), METH_VARARGS | METH_KEYWORDS,
+     "std(axis=None, **options)\n--\n\n`cukern.std` of this array."},
     {"reshape", with_keywords(array_reshape), METH_VARARGS | METH_KEYWORDS,
      "reshape(*shape, copy=None)\n--\n\nReturn an array of the same elements, in C order, with another shape.\n\n"
      "A view where the strides allow it; else a copy, or ValueError with ``copy=False``."},

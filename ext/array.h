@@ -3,6 +3,7 @@
 
 #include "access.h"
 
+#include "cukern/ops.h"
 #include "cukern/overlap.h"
 #include "cukern/storage.h"
 #include "cukern/tensor_view.h"
@@ -138,6 +139,9 @@ PyObject *array_astype(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *array_copy(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *array_deepcopy(PyObject *self, PyObject *memo);
 PyObject *array_reduce_ex(PyObject *self, PyObject *protocol);
+PyObject *reduce_array(Op op, PyObject *self, PyObject *args, PyObject *keywords) noexcept;
+PyObject *array_var(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *array_std(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *array_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *array_dlpack_device(PyObject *self, PyObject *);
 PyObject *array_as_numpy(PyObject *self, PyObject *args, PyObject *keywords);

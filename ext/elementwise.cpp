@@ -25,6 +25,12 @@ ElementType beside(ElementType strong, Weak weak) noexcept {
     }
 }
 
+}  // namespace
+
+ElementType weak_type(Weak weak) noexcept { return beside(ElementType::bool_, weak); }
+
+namespace {
+
 // The types of the operands as far as results depend on them: Python's own numbers take theirs from the other.
 struct Types {
     ElementType a;
@@ -33,7 +39,7 @@ struct Types {
 };
 
 Types types_of(const Operand &a) noexcept {
-    const ElementType type = a.weak() == Weak::none ? a.type() : beside(ElementType::bool_, a.weak());
+    const ElementType type = a.weak() == Weak::none ? a.type() : weak_type(a.weak());
     return {type, type};
 }
 
@@ -81,11 +87,9 @@ bool check_factor(const char *function, const Operand &factor) noexcept {
     return false;
 }
 
-}  // namespace
-
-PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *other, PyObject *out,
-                          PyObject *given_stream) noexcept {
-    const char *const function = info(op).name;
+// `cast`: the element type to copy to, for Op::positive; null for all others.
+PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, PyObject *other,
+              const ElementType *cast, PyObject *out, PyObject *given_stream) noexcept {
     const Request request{state, function, out, given_stream};
     Backend backend;
     Reading reading;
@@ -101,13 +105,14 @@ PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *
     const Types types = count > 1 ? types_of(a, b) : types_of(a);
     const ElementType compute =
         is_comparison(op) ? comparison_type(types, a, b) : compute_type(op, types.a, types.b);
-    if (!check_type(op, types, compute)) return nullptr;
+    if (cast == nullptr && !check_type(op, types, compute)) return nullptr;
     if (!resolve(op, types, compute, a) || (count > 1 && !resolve(op, types, compute, b))) return nullptr;
     Shape shape(a.view().ndim, a.view().shape);
     if (count > 1 && !broadcast(function, a, b, &shape)) return nullptr;
     Operand *const operands[] = {&a, &b};
     Result result;
-    if (!result.prepare(request, shape, result_type(op, compute), operands, count, Overlap::same_allowed, reading))
+    if (!result.prepare(request, shape, cast != nullptr ? *cast : result_type(op, compute), operands, count,
+                        Overlap::same_allowed, reading))
         return nullptr;
     if (!result.begin(request, operands, count)) return nullptr;
 
@@ -133,6 +138,18 @@ PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *
         return nullptr;
     }
     return result.end(request, operands, count) ? result.finish(state) : nullptr;
+}
+
+}  // namespace
+
+PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *other, PyObject *out,
+                          PyObject *given_stream) noexcept {
+    return run(state, info(op).name, op, first, other, nullptr, out, given_stream);
+}
+
+PyObject *run_cast(ModuleState &state, const char *function, PyObject *object, ElementType type, PyObject *out,
+                   PyObject *given_stream) noexcept {
+    return run(state, function, Op::positive, object, nullptr, &type, out, given_stream);
 }
 
 namespace {
@@ -243,10 +260,15 @@ PyRef row_of(const OpInfo &op) noexcept {
         "\nExamples\n--------\n"                                                                           \
         ">>> import numpy, cukern\n" CUKERN_EXAMPLE_TEXT_##kind(#id)
 
-PyMethodDef kElementwiseMethods[] = {
-#define CUKERN_OP(id, kind, types, rule, doc)                       \
+#define CUKERN_METHOD_binary(id, kind, types, rule, doc)            \
     {#id, as_method(method<Op::id>), METH_FASTCALL | METH_KEYWORDS, \
      CUKERN_ELEMENTWISE_DOC(id, kind, types, rule, doc)},
+#define CUKERN_METHOD_scalar CUKERN_METHOD_binary
+#define CUKERN_METHOD_unary CUKERN_METHOD_binary
+#define CUKERN_METHOD_reduction(id, kind, types, rule, doc)  // in reductions.cpp
+
+PyMethodDef kElementwiseMethods[] = {
+#define CUKERN_OP(id, kind, types, rule, doc) CUKERN_METHOD_##kind(id, kind, types, rule, doc)
 #include "cukern/ops.def"
 #undef CUKERN_OP
     {nullptr, nullptr, 0, nullptr},

@@ -22,6 +22,7 @@ inline PyCFunction as_method(KeywordFunction function) noexcept {
 
 // Each ends in a row of nulls.
 extern PyMethodDef kElementwiseMethods[];
+extern PyMethodDef kReductionMethods[];
 extern PyMethodDef kMatmulMethods[];
 extern PyMethodDef kBackendMethods[];
 extern PyMethodDef kStreamFunctions[];
@@ -37,6 +38,9 @@ extern PyMethodDef kTestingMethods[];
 // The operations themselves, for functions and operators alike; `out` and `stream` may be null.
 PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *other, PyObject *out,
                           PyObject *given_stream) noexcept;
+// A copy of the same kind in another element type; `function` is for messages.
+PyObject *run_cast(ModuleState &state, const char *function, PyObject *object, ElementType type, PyObject *out,
+                   PyObject *given_stream) noexcept;
 PyObject *run_matmul(PyObject *module, MatmulAlgorithm algorithm, PyObject *first, PyObject *second, PyObject *out,
                      PyObject *given_stream) noexcept;
 

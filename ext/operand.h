@@ -15,6 +15,9 @@ namespace cukern::py {
 // Python's own numbers have no element type: they take that of the arrays beside them (NEP 50).
 enum class Weak { none, boolean, integer, real, complex };
 
+// The element type of a Python number that no array is beside.
+ElementType weak_type(Weak weak) noexcept;
+
 // Whose array it is: a result without `out` is of the same kind.
 enum class Family : std::int8_t {
     number,    // Python's or NumPy's

@@ -81,6 +81,15 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "real": lambda a: np.asarray(a).real,
     "imag": lambda a: np.asarray(a).imag,
     "conj": np.conj,
+    "sum": np.sum,
+    "prod": np.prod,
+    "mean": np.mean,
+    "max": np.max,
+    "min": np.min,
+    "any": np.any,
+    "all": np.all,
+    "argmax": np.argmax,
+    "argmin": np.argmin,
 }
 
 # What is rounded more than once: errors in units in the last place, of 16-bit floats half of it. CUDA's own bounds,
@@ -248,7 +257,8 @@ def assert_complex(actual: Any, name: str, wide: np.ndarray, dtype: np.dtype, *o
     """Assert that a complex result is exact to 8 epsilon of its modulus, and special where NumPy's is.
 
     Beside a NaN the sign of an infinity is left open, by C99. The bound is for results that neither overflow on the
-    way nor vanish: a step of the smallest number is let pass for each of four rounded terms. A power is exp(b * log(a)): what is rounded of the exponent counts by its size.
+    way nor vanish: a step of the smallest number is let pass for each of four rounded terms. A power is
+    exp(b * log(a)): what is rounded of the exponent counts by its size.
     """
     with np.errstate(all="ignore"):
         x = [np.asarray(operand).astype(dtype) for operand in operands]
@@ -276,6 +286,45 @@ def assert_complex(actual: Any, name: str, wide: np.ndarray, dtype: np.dtype, *o
             same |= inputs_finite & (exponent * info.eps > 2.0**-10)
     values = [np.broadcast_to(operand, same.shape)[~same][:5] for operand in operands]
     assert same.all(), f"{name}: {actual[~same][:5]} != {wide[~same][:5]}, NumPy's {numpys[~same][:5]} at {values}"
+
+
+def count_of(a: np.ndarray, axis: Any) -> int:
+    """Return how many elements make one result of a reduction."""
+    axes = range(a.ndim) if axis is None else np.atleast_1d(axis)
+    return int(np.prod([a.shape[i] for i in axes], dtype=np.int64))
+
+
+def assert_reduced(actual: Any, name: str, a: np.ndarray, dtype: Any = None, **options: Any) -> None:
+    """Assert a reduction: sums and products to the error of their method, all others exactly.
+
+    A sum of n elements whose partial sums are joined in pairs is within (log2(n) + 16 + 1) half units of the sum of
+    the elements' moduli: 16 for the running sums of a block of 128 by eight, or of a thread's own few (Higham, Accuracy
+    and Stability of Numerical Algorithms, section 4.2); a product likewise of its own modulus, but of n factors. What a
+    16-bit result is rounded to adds half a unit of its own.
+    """
+    options_of_numpy = options if dtype is None else options | {"dtype": dtype}
+    with np.errstate(all="ignore"):
+        own = np.asarray(ORACLES[name](a, **options_of_numpy))
+        assert isinstance(actual, np.ndarray)
+        assert (actual.dtype, actual.shape) == (own.dtype, own.shape), (actual.dtype, own.dtype)
+        if own.dtype.kind not in "fc" or name in ("max", "min"):
+            np.testing.assert_array_equal(actual, own)
+            return
+        wide = wider(own.dtype)
+        compute = np.dtype(np.float32) if own.dtype.itemsize == 2 else own.dtype
+        x = a.astype(own.dtype).astype(wide)
+        exact_result = np.asarray(ORACLES[name](x, **options))
+        n = count_of(a, options.get("axis"))
+        unit = np.finfo(compute).eps / 2
+        if name == "prod":
+            bound = 3 * n * unit * abs(exact_result)
+        else:
+            bound = (np.log2(max(n, 2)) + 17) * unit * np.asarray(ORACLES[name](abs(x), **options)) * 2
+        bound = bound + np.finfo(own.dtype).eps / 2 * abs(exact_result) * 1.01 + np.finfo(own.dtype).smallest_subnormal
+        finite = np.isfinite(exact_result) & (abs(exact_result) + bound < np.finfo(own.dtype).max)
+        close = abs(actual.astype(wide) - exact_result) <= bound
+        same = np.where(finite, close, ~np.isfinite(actual.astype(wide)) | close)
+    assert same.all(), f"{name}: {actual[~same][:5]} != {exact_result[~same][:5]}, bound {np.asarray(bound)[~same][:5]}"
 
 
 def product_bound(a: np.ndarray, b: np.ndarray, dtype: np.dtype) -> np.ndarray:

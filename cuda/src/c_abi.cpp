@@ -141,6 +141,62 @@ Status unary(Op op, const T *a, R *out, std::size_t n) noexcept {
     return run_on_host(op, views);
 }
 
+// One result of n elements.
+template <typename T, typename R>
+Status reduction(Op op, const T *a, R *out, std::size_t n) noexcept {
+    Views views;
+    CUKERN_TRY(vector_view(a, n, "a", &views.a));
+    CUKERN_TRY(vector_view(out, 1, "out", &views.out));
+    if (n == 0 && !has_identity(op))
+        return fail(CUKERN_INVALID_ARGUMENT, "n is 0: %s has no identity", info(op).name);
+    ElementwiseCall typed;
+    CUKERN_TRY(make_call(op, views, &typed));
+    CUKERN_TRY(check_overlap(views.out, views.a, "a", false));
+    views.out.ndim = 0;
+    ReduceCall call;
+    call.op = op;
+    call.compute = typed.compute;
+    call.input = &views.a;
+    call.out = &views.out;
+    call.reduced[0] = true;
+    return reduce_on_host(call);
+}
+
+template <typename T, typename R>
+Status reduction_on_device(Op op, const T *a, const std::int64_t *a_strides, const std::int64_t *shape, int ndim,
+                           const int *axes, int num_axes, R *out, int device, void *stream) noexcept {
+    Views views;
+    CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &views.a));
+    ReduceCall call;
+    for (int i = 0; i < num_axes; ++i) {
+        if (axes[i] < 0 || axes[i] >= ndim)
+            return fail(CUKERN_INVALID_ARGUMENT, "axes[%d] is %d; expected 0 to %d", i, axes[i], ndim - 1);
+        call.reduced[axes[i]] = true;
+    }
+    std::int64_t kept[kMaxDims];
+    int num_kept = 0;
+    std::int64_t reduced = 1;
+    for (int d = 0; d < ndim; ++d) {
+        if (call.reduced[d])
+            reduced *= shape[d];
+        else
+            kept[num_kept++] = shape[d];
+    }
+    if (reduced == 0 && !has_identity(op))
+        return fail(CUKERN_INVALID_ARGUMENT, "no elements: %s has no identity", info(op).name);
+    CUKERN_TRY(strided_view(out, kept, kept, num_kept, "out", &views.out));
+    set_contiguous(views.out);
+    ElementwiseCall typed;
+    CUKERN_TRY(make_call(op, views, &typed));
+    call.op = op;
+    call.compute = typed.compute;
+    call.input = &views.a;
+    call.out = &views.out;
+    StreamRef ref;
+    CUKERN_TRY(stream_ref(stream, device, &ref));
+    return reduce(call, ref);
+}
+
 template <typename T>
 Status matrix_view(const T *data, const std::int64_t *strides, std::int64_t rows, std::int64_t columns,
                    const char *name, TensorView *view) noexcept {
@@ -238,6 +294,11 @@ cukern_status cukern_set_cublas_path(const char *path) { return open_cublas(path
         CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &views.a));                \
         CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &views.out));        \
         return run_on_device(Op::id, views, device, stream);                               \
+    }
+#define CUKERN_DEFINE_reduction(id, T, S, R)                                                                \
+    cukern_status CUKERN_SIGNATURE_reduction(id, T, S, R) { return reduction(Op::id, a, out, n); }          \
+    cukern_status CUKERN_SIGNATURE_DEV_reduction(id, T, S, R) {                                             \
+        return reduction_on_device(Op::id, a, a_strides, shape, ndim, axes, num_axes, out, device, stream); \
     }
 #define CUKERN_OP(id, kind, types, rule, doc)                                  \
     CUKERN_DEFINE_##kind(id, float, f32, CUKERN_RESULT_##rule##_f32)           \

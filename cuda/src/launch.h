@@ -36,6 +36,36 @@ ElementwiseLaunch plan_copy(const TensorView &source, const TensorView &destinat
 // All operands of type `compute` (out of the operation's own result type), packed without gaps or immediate.
 bool is_contiguous(const ElementwiseLaunch &launch) noexcept;
 
+// A reduction into packed memory of the result's type, C order over the kept dimensions. Both lists of dimensions
+// run from the slowest to the fastest and are as short as can be; strides are in elements.
+constexpr int kMaxReduceDims = 8;  // of either list
+struct ReduceLaunch {
+    Op op;
+    ElementType type;     // of the input
+    ElementType compute;  // what it computes in, and returns but for logic and indices
+    const void *in;
+    void *out;
+    std::int64_t kept;     // elements of out
+    std::int64_t reduced;  // elements of the input for each of them
+    int num_kept;
+    int num_reduced;
+    std::int64_t kept_shape[kMaxReduceDims];
+    std::int64_t kept_strides[kMaxReduceDims];
+    std::int64_t reduced_shape[kMaxReduceDims];
+    std::int64_t reduced_strides[kMaxReduceDims];
+    void *scratch;               // for partial results; null: there is no memory for them
+    std::int64_t scratch_bytes;  // what may be used of it
+};
+
+// The reduced dimension is packed; or the kept one beside it is, with at most one more outside.
+inline bool are_rows(const ReduceLaunch &launch) noexcept {
+    return launch.num_reduced == 1 && launch.reduced_strides[0] == 1 && launch.num_kept <= 1;
+}
+inline bool are_columns(const ReduceLaunch &launch) noexcept {
+    return launch.num_reduced == 1 && (launch.num_kept == 1 || launch.num_kept == 2) &&
+           launch.kept_strides[launch.num_kept - 1] == 1;
+}
+
 // out (m, n), row-major with leading dimension ldc >= n, = a (m, k) @ b (k, n). An operand that is not
 // transposed is row-major with a leading dimension of at least its row length; a transposed one column-major.
 struct MatmulLaunch {

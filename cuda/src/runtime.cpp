@@ -146,6 +146,10 @@ Status Runtime::launch_elementwise(const ElementwiseLaunch &launch, Stream strea
     return fails(Fault::launch) ? injected("cudaLaunchKernel") : do_launch_elementwise(launch, stream);
 }
 
+Status Runtime::launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept {
+    return fails(Fault::launch) ? injected("cudaLaunchKernel") : do_launch_reduction(launch, stream);
+}
+
 Status Runtime::launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept {
     return fails(Fault::launch) ? injected("cudaLaunchKernel") : do_launch_matmul(launch, stream);
 }

@@ -63,6 +63,7 @@ public:
     virtual Status event_elapsed(Event begin, Event end, float *milliseconds) noexcept = 0;
 
     Status launch_elementwise(const ElementwiseLaunch &launch, Stream stream) noexcept;
+    Status launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept;
     Status launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept;
     // A product by cuBLAS, which must be open.
     Status launch_cublas(const MatmulLaunch &launch, int device, Stream stream) noexcept;
@@ -83,6 +84,7 @@ protected:
     virtual Status do_wait_event(Stream stream, Event event) noexcept = 0;
     virtual Status do_synchronize_event(Event event) noexcept = 0;
     virtual Status do_launch_elementwise(const ElementwiseLaunch &launch, Stream stream) noexcept = 0;
+    virtual Status do_launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept = 0;
     virtual Status do_launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept = 0;
     virtual Status do_launch_cublas(const MatmulLaunch &launch, int device, Stream stream) noexcept = 0;
 };

@@ -67,9 +67,13 @@ CUKERN_API cukern_status cukern_set_cublas_path(const char *path);
  *                      int device, void *stream)
  *   cukern_scale_f32_dev(const T *a, const int64_t *a_strides, T factor, R *out, ...)  likewise
  *   cukern_exp_f32(const T *a, R *out, size_t n)                                      kind unary
- * R is T, but double for the integer forms of operations whose result rule is `floating` or `sized`, and a byte of
- * 0 or 1 where it is `boolean`, `test`, `sign` or `logical`. Where an operation does not take T, the function
- * returns CUKERN_NOT_SUPPORTED. */
+ *   cukern_sum_f32(const T *a, R *out, size_t n)                                      kind reduction, of all
+ *   cukern_sum_f32_dev(const T *a, const int64_t *a_strides, const int64_t *shape, int ndim,
+ *                      const int *axes, int num_axes, R *out, int device, void *stream)
+ * A reduction's `axes` are those that leave, from 0 on; `out` is packed. Its R is int64_t where it sums integers
+ * or gives an index. R is T, but double for the integer forms of operations whose result rule is `floating` or
+ * `sized`, and a byte of 0 or 1 where it is `boolean`, `test`, `sign` or `logical`. Where an operation does not
+ * take T, the function returns CUKERN_NOT_SUPPORTED. */
 #define CUKERN_RESULT_promoted_f32 float
 #define CUKERN_RESULT_promoted_f64 double
 #define CUKERN_RESULT_promoted_i32 int32_t
@@ -110,6 +114,14 @@ CUKERN_API cukern_status cukern_set_cublas_path(const char *path);
 #define CUKERN_RESULT_logical_f64 uint8_t
 #define CUKERN_RESULT_logical_i32 uint8_t
 #define CUKERN_RESULT_logical_i64 uint8_t
+#define CUKERN_RESULT_summed_f32 float
+#define CUKERN_RESULT_summed_f64 double
+#define CUKERN_RESULT_summed_i32 int64_t
+#define CUKERN_RESULT_summed_i64 int64_t
+#define CUKERN_RESULT_index_f32 int64_t
+#define CUKERN_RESULT_index_f64 int64_t
+#define CUKERN_RESULT_index_i32 int64_t
+#define CUKERN_RESULT_index_i64 int64_t
 
 #define CUKERN_SIGNATURE_binary(id, T, S, R) cukern_##id##_##S(const T *a, const T *b, R *out, size_t n)
 #define CUKERN_SIGNATURE_unary(id, T, S, R) cukern_##id##_##S(const T *a, R *out, size_t n)
@@ -117,6 +129,10 @@ CUKERN_API cukern_status cukern_set_cublas_path(const char *path);
 #define CUKERN_SIGNATURE_DEV_binary(id, T, S, R)                                                                \
     cukern_##id##_##S##_dev(const T *a, const int64_t *a_strides, const T *b, const int64_t *b_strides, R *out, \
                             const int64_t *out_strides, const int64_t *shape, int ndim, int device, void *stream)
+#define CUKERN_SIGNATURE_reduction(id, T, S, R) cukern_##id##_##S(const T *a, R *out, size_t n)
+#define CUKERN_SIGNATURE_DEV_reduction(id, T, S, R)                                               \
+    cukern_##id##_##S##_dev(const T *a, const int64_t *a_strides, const int64_t *shape, int ndim, \
+                            const int *axes, int num_axes, R *out, int device, void *stream)
 #define CUKERN_SIGNATURE_DEV_unary(id, T, S, R)                                                       \
     cukern_##id##_##S##_dev(const T *a, const int64_t *a_strides, R *out, const int64_t *out_strides, \
                             const int64_t *shape, int ndim, int device, void *stream)

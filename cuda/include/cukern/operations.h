@@ -24,6 +24,19 @@ struct ElementwiseCall {
 Status elementwise(const ElementwiseCall &call, const StreamRef &stream) noexcept;
 Status elementwise_on_host(const ElementwiseCall &call) noexcept;
 
+// out = op of input over the dimensions marked in `reduced`, computed in `compute`. `out` has the others, in
+// order.
+struct ReduceCall {
+    Op op = Op::sum;
+    ElementType compute = ElementType::float32;
+    const TensorView *input = nullptr;
+    bool reduced[kMaxDims] = {};
+    const TensorView *out = nullptr;
+};
+
+Status reduce(const ReduceCall &call, const StreamRef &stream) noexcept;
+Status reduce_on_host(const ReduceCall &call) noexcept;
+
 enum class MatmulAlgorithm : std::int8_t { automatic, tiled, cublas };
 
 // out = a @ b, all two-dimensional, computed in `compute`.

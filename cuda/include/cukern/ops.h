@@ -12,7 +12,7 @@ enum class Op : std::int16_t {
     copy,  // not a row: the conversion and copy that staging and products need between any strides
 };
 
-enum class OpKind : std::int8_t { binary, scalar, unary };
+enum class OpKind : std::int8_t { binary, scalar, unary, reduction };
 
 // The types that an operation computes in. real: but complex; numeric: but bool; inexact: floating and complex;
 // bits: bool and integers.
@@ -29,7 +29,9 @@ enum class ResultRule : std::int8_t {
     sign,        // as sized, and returns bool
     boolean,     // that type, and returns bool
     test,        // that type, integers as bool, and returns bool
-    logical      // bool
+    logical,     // bool
+    summed,      // that type; bool and signed integers count as int64, unsigned ones as uint64
+    index        // that type, and returns int64
 };
 
 struct OpInfo {
@@ -49,18 +51,17 @@ constexpr OpInfo kOps[] = {
 constexpr int kNumTableOps = static_cast<int>(Op::copy);
 
 constexpr const OpInfo &info(Op op) { return kOps[static_cast<int>(op)]; }
-constexpr int arity(OpKind kind) { return kind == OpKind::unary ? 1 : 2; }
+constexpr int arity(OpKind kind) { return kind == OpKind::unary || kind == OpKind::reduction ? 1 : 2; }
 constexpr int arity(Op op) { return arity(info(op).kind); }
 constexpr int kMaxInputs = 2;
 
-constexpr const char *name_of(OpKind kind) {
-    return kind == OpKind::binary ? "binary" : kind == OpKind::scalar ? "scalar" : "unary";
-}
+constexpr const char *kKindNames[] = {"binary", "scalar", "unary", "reduction"};
+constexpr const char *name_of(OpKind kind) { return kKindNames[static_cast<int>(kind)]; }
 constexpr const char *kTypeSetNames[] = {"any",      "real", "numeric",  "inexact",
                                          "floating", "bits", "integers", "boolean"};
 constexpr const char *name_of(TypeSet types) { return kTypeSetNames[static_cast<int>(types)]; }
-constexpr const char *kRuleNames[] = {"promoted", "arithmetic", "rounded", "component", "floating",
-                                      "sized",    "sign",       "boolean", "test",      "logical"};
+constexpr const char *kRuleNames[] = {"promoted", "arithmetic", "rounded", "component", "floating", "sized",
+                                      "sign",     "boolean",    "test",    "logical",   "summed",   "index"};
 constexpr const char *name_of(ResultRule rule) { return kRuleNames[static_cast<int>(rule)]; }
 constexpr bool is_comparison(Op op) { return info(op).rule == ResultRule::boolean; }
 
@@ -82,6 +83,10 @@ constexpr ElementType compute_type(Op op, ElementType a, ElementType b) {
                          : promoted;
         case ResultRule::test: return exact ? ElementType::bool_ : promoted;
         case ResultRule::logical: return ElementType::bool_;
+        case ResultRule::summed:
+            if (kind_of(promoted) == 'u') return ElementType::uint64;
+            return exact ? ElementType::int64 : promoted;
+        case ResultRule::index: return promoted;
     }
     return promoted;
 }
@@ -94,6 +99,7 @@ constexpr bool returns_bool(ResultRule rule) {
 // And the one that it returns.
 constexpr ElementType result_type(Op op, ElementType compute) {
     if (returns_bool(info(op).rule)) return ElementType::bool_;
+    if (info(op).rule == ResultRule::index) return ElementType::int64;
     return info(op).rule == ResultRule::component ? real_of(compute) : compute;
 }
 
@@ -129,9 +135,16 @@ constexpr bool is_identity(Op op, ElementType compute) {
     }
 }
 
-// Whether an operation has a kernel that computes in this type.
+constexpr bool is_reduction(Op op) { return info(op).kind == OpKind::reduction; }
+
+// Whether a reduction of no elements gives something.
+constexpr bool has_identity(Op op) {
+    return op != Op::max && op != Op::min && op != Op::argmax && op != Op::argmin;
+}
+
+// Whether an elementwise operation has a kernel that computes in this type.
 constexpr bool computes_in(Op op, ElementType type) {
-    return takes(op, type) && compute_type(op, type, type) == type && !is_identity(op, type);
+    return !is_reduction(op) && takes(op, type) && compute_type(op, type, type) == type && !is_identity(op, type);
 }
 
 // The types that products take.

@@ -14,6 +14,11 @@ cudaError_t probe_kernels() noexcept;
 template <typename T>
 cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
 
+// Whether the kernels of the stored type serve a reduction; else those that convert to what it computes in.
+bool reduces_as_stored(const ReduceLaunch &launch) noexcept;
+template <typename T>
+cudaError_t launch_reduction(const ReduceLaunch &launch, bool stored, cudaStream_t stream) noexcept;
+
 template <typename T>
 cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, cudaStream_t stream) noexcept;
 

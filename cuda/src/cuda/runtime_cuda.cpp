@@ -208,6 +208,19 @@ protected:
         return fail(CUKERN_INTERNAL, "unknown element type");
     }
 
+    // By the type that is loaded: the stored one where there are kernels for that, else what it computes in.
+    Status do_launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept override {
+        const bool stored = cuda::reduces_as_stored(launch);
+        switch (stored ? launch.type : launch.compute) {
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
+    case ElementType::id:                                                 \
+        return check(cuda::launch_reduction<ctype>(launch, stored, native(stream)), "cudaLaunchKernel");
+#include "cukern/element_types.def"
+#undef CUKERN_ELEMENT_TYPE
+        }
+        return fail(CUKERN_INTERNAL, "unknown element type");
+    }
+
     Status do_launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept override {
         switch (launch.type) {
 #define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                               \

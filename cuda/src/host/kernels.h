@@ -6,6 +6,7 @@
 namespace cukern::host {
 
 void run_elementwise(const ElementwiseLaunch &launch) noexcept;
+void run_reduction(const ReduceLaunch &launch) noexcept;
 void run_matmul(const MatmulLaunch &launch) noexcept;
 
 }  // namespace cukern::host

@@ -133,6 +133,11 @@ protected:
         return CUKERN_OK;
     }
 
+    Status do_launch_reduction(const ReduceLaunch &launch, Stream) noexcept override {
+        host::run_reduction(launch);
+        return CUKERN_OK;
+    }
+
     Status do_launch_matmul(const MatmulLaunch &launch, Stream) noexcept override {
         host::run_matmul(launch);
         return CUKERN_OK;

@@ -1,0 +1,13 @@
+// Which kernels a reduction takes.
+#include "cuda/kernels.h"
+#include "reducers.cuh"
+
+namespace cukern::cuda {
+
+bool reduces_as_stored(const ReduceLaunch &launch) noexcept {
+    return reduces_stored(launch.op, launch.type) &&
+           launch.compute == compute_type(launch.op, launch.type, launch.type) &&
+           (are_rows(launch) || are_columns(launch));
+}
+
+}  // namespace cukern::cuda

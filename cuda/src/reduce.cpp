@@ -1,0 +1,188 @@
+// Reductions over either back-end: dimensions sorted into kept and reduced ones, memory for partial results,
+// launch, and for host operands the staging around it.
+#include <algorithm>
+#include <cstring>
+
+#include "context.h"
+#include "layout.h"
+#include "staging.h"
+
+namespace cukern {
+namespace {
+
+constexpr std::int64_t kScratchBytes = 4 << 20;
+
+bool gives_index(Op op) noexcept { return info(op).rule == ResultRule::index; }
+
+// Merges neighbours without changing their order, by which elements are counted.
+int merge_in_order(std::int64_t *shape, std::int64_t *strides, int ndim) noexcept {
+    int left = 0;
+    for (int i = 0; i < ndim; ++i) {
+        if (shape[i] == 1) continue;
+        if (left > 0 && strides[left - 1] == strides[i] * shape[i]) {
+            shape[left - 1] *= shape[i];
+            strides[left - 1] = strides[i];
+        } else {
+            shape[left] = shape[i];
+            strides[left++] = strides[i];
+        }
+    }
+    return left;
+}
+
+struct Dimensions {
+    int count = 0;
+    std::int64_t shape[kMaxDims];
+    std::int64_t strides[kMaxDims];
+};
+
+// False: there are more dimensions than a launch takes.
+bool plan_reduction(const ReduceCall &call, void *out, ReduceLaunch *launch) noexcept {
+    const TensorView &input = *call.input;
+    Dimensions kept;
+    Dimensions reduced;
+    auto *data = static_cast<char *>(input.data);
+    for (int d = 0; d < input.ndim; ++d) {
+        std::int64_t stride = input.strides[d];
+        if (call.reduced[d] && stride < 0 && !gives_index(call.op)) {
+            data += (input.shape[d] - 1) * stride * size_of(input.type);
+            stride = -stride;
+        }
+        Dimensions &list = call.reduced[d] ? reduced : kept;
+        list.shape[list.count] = input.shape[d];
+        list.strides[list.count++] = stride;
+    }
+    launch->kept = launch->reduced = 1;
+    for (int i = 0; i < kept.count; ++i) launch->kept *= kept.shape[i];
+    for (int i = 0; i < reduced.count; ++i) launch->reduced *= reduced.shape[i];
+    std::int64_t *const strides[] = {reduced.strides};
+    kept.count = merge_in_order(kept.shape, kept.strides, kept.count);
+    reduced.count = gives_index(call.op) ? merge_in_order(reduced.shape, reduced.strides, reduced.count)
+                                         : reduce_dimensions(reduced.shape, strides, 1, reduced.count);
+    if (kept.count > kMaxReduceDims || reduced.count > kMaxReduceDims) return false;
+    launch->op = call.op;
+    launch->type = input.type;
+    launch->compute = call.compute;
+    launch->in = data;
+    launch->out = out;
+    launch->num_kept = kept.count;
+    launch->num_reduced = reduced.count;
+    std::copy_n(kept.shape, kept.count, launch->kept_shape);
+    std::copy_n(kept.strides, kept.count, launch->kept_strides);
+    std::copy_n(reduced.shape, reduced.count, launch->reduced_shape);
+    std::copy_n(reduced.strides, reduced.count, launch->reduced_strides);
+    launch->scratch = nullptr;
+    launch->scratch_bytes = 0;
+    return true;
+}
+
+// The kept dimensions first, then the reduced ones: packed in this order, each list is one dimension.
+TensorView sorted(const ReduceCall &call, ReduceCall *packed) noexcept {
+    TensorView view = *call.input;
+    view.ndim = 0;
+    *packed = call;
+    for (const bool reduced : {false, true})
+        for (int d = 0; d < call.input->ndim; ++d) {
+            if (call.reduced[d] != reduced) continue;
+            view.shape[view.ndim] = call.input->shape[d];
+            view.strides[view.ndim] = call.input->strides[d];
+            packed->reduced[view.ndim++] = reduced;
+        }
+    return view;
+}
+
+// Of no elements: the identity, or NaN for a mean. What has none is refused by the caller.
+TensorView value_of_nothing(const ReduceCall &call) noexcept {
+    TensorView view;
+    view.type = ElementType::complex128;  // which converts to all others
+    view.immediate = true;
+    Complex128 value{call.op == Op::prod || call.op == Op::all ? 1.0 : 0.0, 0};
+    if (call.op == Op::mean) value = {__builtin_nan(""), __builtin_nan("")};
+    view.value = {};
+    std::memcpy(view.value.bytes, &value, sizeof value);
+    return view;
+}
+
+bool is_packed(const TensorView &view) noexcept {
+    std::int64_t stride = 1;
+    for (int i = view.ndim - 1; i >= 0; --i) {
+        if (view.shape[i] != 1 && view.strides[i] != stride) return false;
+        stride *= view.shape[i];
+    }
+    return true;
+}
+
+Status run(Context &context, const ReduceCall &call, const StreamRef &stream) noexcept {
+    const TensorView &out = *call.out;
+    if (count_of(out) == 0) return CUKERN_OK;
+    if (count_of(*call.input) == 0)
+        return context.runtime.launch_elementwise(plan_copy(value_of_nothing(call), out), stream.handle);
+    const ElementType type = result_type(call.op, call.compute);
+    if (call.input->immediate) {  // one element: what is stored of it depends on no other
+        TensorView input = *call.input;
+        if (gives_index(call.op)) {
+            input.type = ElementType::int64;
+            input.value = {};
+        }
+        return context.runtime.launch_elementwise(plan_copy(input, out), stream.handle);
+    }
+    ReduceLaunch launch;
+    Block copy;
+    if (!plan_reduction(call, out.data, &launch)) {
+        ReduceCall simple;
+        const TensorView view = sorted(call, &simple);
+        CUKERN_TRY(copy.acquire(context, static_cast<std::size_t>(bytes_of(view)), stream));
+        const TensorView dense = packed_like(view, view.type, copy.data());
+        CUKERN_TRY(context.runtime.launch_elementwise(plan_copy(view, dense), stream.handle));
+        simple.input = &dense;
+        plan_reduction(simple, out.data, &launch);
+    }
+    Block packed;
+    const bool direct = out.type == type && is_packed(out);
+    if (!direct) {
+        CUKERN_TRY(packed.acquire(context, static_cast<std::size_t>(count_of(out) * size_of(type)), stream));
+        launch.out = packed.data();
+    }
+    // While the stream is captured there is none: the kernels then take each result in one piece.
+    Block scratch;
+    bool capturing = false;
+    CUKERN_TRY(stream_is_capturing(stream, &capturing));
+    if (!capturing && context.runtime.backend() == Backend::cuda && launch.reduced > 1024) {
+        CUKERN_TRY(scratch.acquire(context, kScratchBytes, stream));
+        launch.scratch = scratch.data();
+        launch.scratch_bytes = kScratchBytes;
+    }
+    CUKERN_TRY(context.runtime.launch_reduction(launch, stream.handle));
+    if (direct) return CUKERN_OK;
+    return context.runtime.launch_elementwise(plan_copy(packed_like(out, type, packed.data()), out),
+                                              stream.handle);
+}
+
+}  // namespace
+
+Status reduce(const ReduceCall &call, const StreamRef &stream) noexcept {
+    Context *active = nullptr;
+    CUKERN_TRY(context(&active));
+    const DeviceGuard guard(active->runtime, stream.device);
+    CUKERN_TRY(guard.status());
+    return run(*active, call, stream);
+}
+
+Status reduce_on_host(const ReduceCall &call) noexcept {
+    if (count_of(*call.out) == 0) return CUKERN_OK;
+    Context *active = nullptr;
+    CUKERN_TRY(context(&active));
+    Staging staging;
+    CUKERN_TRY(staging.begin(Staging::Uses::once));
+    ReduceCall on_device = call;
+    TensorView input;
+    TensorView out;
+    CUKERN_TRY(staging.upload(*call.input, &input));
+    CUKERN_TRY(staging.reserve(*call.out, &out));
+    on_device.input = &input;
+    on_device.out = &out;
+    CUKERN_TRY(run(*active, on_device, staging.stream()));
+    return staging.download(out, *call.out);
+}
+
+}  // namespace cukern

@@ -1,0 +1,286 @@
+"""Reductions: values, axes, layouts, element types, empty arrays, results of every kind."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from arrays import assert_same, layouts, random_array, special_values
+from conftest import SMALL
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import ELEMENT_TYPES, ORACLES, assert_reduced
+from test_properties import PROFILE, views
+
+import cukern
+from cukern import _cukern
+
+REDUCTIONS = [row["name"] for row in _cukern._table if row["kind"] == "reduction"]
+INDICES = ("argmax", "argmin")
+pytestmark = pytest.mark.usefixtures("backend")
+
+
+def values(rng: np.random.Generator, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return random elements, of products such that they neither vanish nor overflow."""
+    a = random_array(rng, shape, dtype)
+    if name == "prod" and dtype.kind in "fc":
+        return np.exp(0.1 * a).astype(dtype)
+    if name in ("any", "all") and dtype.kind != "b":
+        return np.asarray(rng.integers(0, 50, shape) == (0 if name == "any" else 1)).astype(dtype)
+    return a
+
+
+def axes_of(name: str, ndim: int) -> list[Any]:
+    every = [None, *range(ndim), *range(-ndim, 0)]
+    if name in INDICES:
+        return every
+    return every + [axes for n in range(ndim + 1) for axes in itertools.combinations(range(ndim), n)]
+
+
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_axes(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    for shape in ((), (1,), (7,), (3, 1), (4, 33), (5, 6, 7), (2, 3, 4, 5)):
+        a = values(rng, name, shape, dtype)
+        for axis, keepdims in itertools.product(axes_of(name, len(shape)), (False, True)):
+            assert_reduced(
+                getattr(cukern, name)(a, axis=axis, keepdims=keepdims), name, a, axis=axis, keepdims=keepdims
+            )
+
+
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_sizes(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    """Sizes at which kernels change their ways: rows, columns, aligned and not, one result of many blocks."""
+    long = 3000 if SMALL else 300_001
+    shapes = [
+        (long,),
+        (2, 4099),
+        (3, 129),
+        (300, 16),
+        (1000, 3),
+        (4096, 8),
+        (16, 300),
+        (5, 64, 32),
+        (3, 65, 33),
+        (700, 515),
+    ]
+    for shape in shapes:
+        a = values(rng, name, shape, dtype)
+        for axis in (None, *range(len(shape))):
+            assert_reduced(getattr(cukern, name)(a, axis=axis), name, a, axis=axis)
+        assert_reduced(getattr(cukern, name)(a.T, axis=0), name, a.T, axis=0)
+        assert_reduced(getattr(cukern, name)(a[..., 1:]), name, a[..., 1:])
+
+
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_layouts(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    for shape in ((7,), (5, 6), (3, 4, 5)):
+        for a in layouts(rng, shape, dtype).values():
+            if name == "prod" and a.flags.writeable:
+                a[...] = values(rng, name, shape, dtype)
+            for axis in (None, *range(len(shape))):
+                assert_reduced(getattr(cukern, name)(a, axis=axis), name, a, axis=axis)
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_many_dimensions(name: str, rng: np.random.Generator) -> None:
+    a = values(rng, name, (2,) * 14, np.dtype(np.float32))
+    for axis in (None, 0, 13) if name in INDICES else (None, tuple(range(0, 14, 2)), (1, 5, 9)):
+        for x in (a, a.transpose(rng.permutation(14)), a[::-1, :, ::-1]):
+            assert_reduced(getattr(cukern, name)(x, axis=axis), name, x, axis=axis)
+    wide = values(rng, name, (2, 3) * 11, np.dtype(np.int8))[(slice(None), slice(0, 1)) * 9]
+    if name not in INDICES:
+        axes = tuple(range(0, 22, 2))
+        assert_reduced(getattr(cukern, name)(wide, axis=axes), name, wide, axis=axes)
+
+
+@pytest.mark.parametrize("dtype", [t for t in ELEMENT_TYPES if t.kind in "fc"], ids=str)
+@pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin", "sum", "mean", "prod", "any", "all"])
+def test_special_values(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    special = special_values(dtype)
+    if name in ("sum", "mean", "prod"):  # of which no partial result overflows or vanishes in one order alone
+        special = special[~np.isfinite(special) | np.isin(abs(special), (0, 1))]
+    for n in (1, 5, 40, 1000):
+        for _ in range(10):
+            a = rng.choice(special, (n, 3))
+            for axis in (0, 1, None):
+                actual, own = getattr(cukern, name)(a, axis=axis), None
+                with np.errstate(all="ignore"):
+                    own = np.asarray(ORACLES[name](a, axis=axis))
+                if name in ("sum", "mean", "prod") and dtype.kind == "c":
+                    continue  # of NaN and infinities only what the order of terms leaves
+                if name in ("sum", "mean", "prod"):
+                    np.testing.assert_array_equal(np.isnan(actual), np.isnan(own))
+                    continue
+                np.testing.assert_array_equal(actual, own)
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_the_first_of_equals(name: str, rng: np.random.Generator) -> None:
+    for dtype in ELEMENT_TYPES:
+        for shape in ((5000,), (40, 300), (300, 40)):
+            a = rng.integers(0, 2, shape).astype(dtype)
+            for axis in (None, *range(len(shape))):
+                assert_reduced(getattr(cukern, name)(a, axis=axis), name, a, axis=axis)
+                assert_reduced(getattr(cukern, name)(a[::-1], axis=axis), name, a[::-1], axis=axis)
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_nothing(name: str) -> None:
+    for shape in ((0,), (3, 0), (0, 3), (2, 0, 4), (0, 0)):
+        for dtype in ("float32", "int8", "bool", "complex64"):
+            a = np.zeros(shape, dtype)
+            for axis in (None, *range(len(shape))):
+                try:
+                    with np.errstate(all="ignore"), warnings.catch_warnings():
+                        warnings.simplefilter("ignore")  # of means of nothing
+                        own = np.asarray(ORACLES[name](a, axis=axis))
+                except ValueError:
+                    with pytest.raises(ValueError, match=f"{name}: there are no elements"):
+                        getattr(cukern, name)(a, axis=axis)
+                    continue
+                assert_same(getattr(cukern, name)(a, axis=axis), own)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "mean"])
+def test_dtype(name: str, rng: np.random.Generator) -> None:
+    for source, target in itertools.product(ELEMENT_TYPES, ELEMENT_TYPES):
+        if target.kind == "b" or (source.kind == "c" and target.kind != "c"):
+            continue
+        if source.kind in "f" and target.kind in "iu":
+            continue  # of negative and large ones the processor decides
+        a = values(rng, name, (9, 40), source)
+        if name == "prod" and target.kind in "fc":
+            a = (a % 3 + 1).astype(source) if source.kind in "iu" else a
+        if name == "mean" and target.kind in "iu":
+            with pytest.raises(TypeError, match="mean: dtype is"):
+                cukern.mean(a, dtype=target)
+            continue
+        assert_reduced(getattr(cukern, name)(a, axis=1, dtype=target), name, a, axis=1, dtype=target)
+        assert_reduced(getattr(cukern, name)(a, dtype=target.name), name, a, dtype=target)
+
+
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_spread(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    """Against NumPy in a wider type, to the error of a mean of squares: a few units and one a level of pairs."""
+    a = random_array(rng, (30, 70), dtype)
+    a = (a % 100 if dtype.kind in "iu" else a).astype(dtype)
+    for axis, correction, keepdims in itertools.product((None, 0, 1, (0, 1)), (0, 1, 2.5), (False, True)):
+        actual = getattr(cukern, name)(a, axis=axis, correction=correction, keepdims=keepdims)
+        own = np.asarray(getattr(np, name)(a, axis=axis, ddof=correction, keepdims=keepdims))
+        wide = np.complex128 if dtype.kind == "c" else np.longdouble
+        exact = np.asarray(getattr(np, name)(a.astype(wide), axis=axis, ddof=correction, keepdims=keepdims))
+        assert (actual.dtype, actual.shape) == (own.dtype, own.shape)
+        np.testing.assert_allclose(actual.astype(float), exact.astype(float), rtol=40 * np.finfo(own.dtype).eps)
+    with np.errstate(all="ignore"):
+        assert np.isnan(getattr(cukern, name)(a[:1], axis=0, correction=1)).all()
+
+
+@pytest.mark.parametrize("name", [*REDUCTIONS, "var", "std"])
+def test_out(name: str, rng: np.random.Generator) -> None:
+    function = getattr(cukern, name)
+    a = random_array(rng, (6, 50), np.dtype(np.float32))
+    own = function(a, axis=1)
+    out = np.zeros((12,), own.dtype)[::2]
+    assert function(a, axis=1, out=out) is out
+    assert_same(out.copy(), own)
+    wide = np.zeros(6, np.complex128)
+    assert function(a, axis=1, out=wide) is wide
+    assert_same(wide, own.astype(np.complex128))
+    kept = np.zeros((6, 1), own.dtype)
+    assert function(a, axis=1, keepdims=True, out=kept) is kept
+    assert_same(kept[:, 0], own)
+    with pytest.raises(ValueError, match="out has shape"):
+        function(a, axis=1, out=np.zeros(5, own.dtype))
+    if name in REDUCTIONS:
+        with pytest.raises(ValueError, match="overlaps"):
+            function(a, axis=1, out=a[:, 0])
+    if own.dtype.kind == "f":
+        with pytest.raises(TypeError, match="cannot take"):
+            function(a, axis=1, out=np.zeros(6, np.int32))
+
+
+@pytest.mark.parametrize("name", [*REDUCTIONS, "var", "std"])
+def test_arrays_and_methods(name: str, rng: np.random.Generator) -> None:
+    for dtype in ("float32", "int16", "bool", "complex64", "float16"):
+        a = values(rng, name, (12, 33), np.dtype(dtype))
+        for memory in ("device", "managed", "pinned"):
+            x = cukern.asarray(a, memory=memory)
+            for axis in (None, 0, 1):
+                own = getattr(cukern, name)(a, axis=axis)
+                for result in (
+                    getattr(cukern, name)(x, axis=axis),
+                    getattr(x, name)(axis),
+                    getattr(x, name)(axis=axis),
+                ):
+                    assert type(result) is cukern.Array
+                    assert result.memory == memory
+                    np.testing.assert_allclose(cukern.asnumpy(result), own, rtol=1e-2 if dtype == "float16" else 1e-4)
+            assert getattr(x.T, name)(axis=0, keepdims=True).shape == (1, 12)
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_numbers(name: str) -> None:
+    for number in (3, -2.5, True, 1 - 2j, np.float32(1.5), np.int8(-3)):
+        own = np.asarray(ORACLES[name](number))
+        assert_same(getattr(cukern, name)(number), own)
+
+
+def test_bad_arguments() -> None:
+    a = np.ones((2, 3))
+    for axis in (2, -3, (0, 2)):
+        with pytest.raises(ValueError, match="sum: axis"):
+            cukern.sum(a, axis=axis)
+    with pytest.raises(ValueError, match="sum: "):
+        cukern.sum(a, axis=(0, 0))
+    with pytest.raises(TypeError, match="argmax: axis is"):
+        cukern.argmax(a, axis=(0,))
+    with pytest.raises(TypeError, match="sum: a is"):
+        cukern.sum([1.0])
+    with pytest.raises(TypeError):
+        cukern.sum(a, 0, "int8")
+    with pytest.raises(TypeError):
+        cukern.max(a, dtype="int8")
+
+
+def test_accuracy_of_long_sums(rng: np.random.Generator) -> None:
+    n = 10_000 if SMALL else 4_000_000
+    a = rng.random(n).astype(np.float32)
+    for x in (a, np.ascontiguousarray(np.broadcast_to(a[: n // 4, None], (n // 4, 4)))):
+        assert_reduced(cukern.sum(x), "sum", x)
+        assert_reduced(cukern.sum(x, axis=0), "sum", x, axis=0)
+        again = cukern.sum(x)
+        for _ in range(3):
+            assert cukern.sum(x) == again
+
+
+def test_large_results_of_small_integers() -> None:
+    n = 1000 if SMALL else 3_000_000
+    for dtype in ("int8", "uint8", "int16", "bool"):
+        a = np.full(n, np.ones(1, dtype)[0] if dtype == "bool" else np.iinfo(dtype).max, dtype)
+        assert_reduced(cukern.sum(a), "sum", a)
+        assert_reduced(cukern.sum(-a if dtype == "int8" else a), "sum", -a if dtype == "int8" else a)
+
+
+@PROFILE
+@given(data=st.data())
+def test_properties(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(REDUCTIONS))
+    shape = tuple(data.draw(st.lists(st.integers(1, 6), max_size=6)))
+    dtype = data.draw(
+        st.sampled_from([t for t in ELEMENT_TYPES if name not in ("sum", "mean", "prod") or t.kind in "iub"])
+    )
+    a = data.draw(views(shape, dtype))
+    axis: Any = None
+    if shape and data.draw(st.booleans()):
+        axis = data.draw(st.integers(-len(shape), len(shape) - 1))
+    if shape and axis is not None and name not in INDICES and data.draw(st.booleans()):
+        axis = tuple(sorted(set(data.draw(st.lists(st.integers(0, len(shape) - 1))))))
+    keepdims = data.draw(st.booleans())
+    assert_reduced(getattr(cukern, name)(a, axis=axis, keepdims=keepdims), name, a, axis=axis, keepdims=keepdims)
