@@ -69,14 +69,26 @@ CUKERN_HD Float16 to_float16(double value) {
 #endif
 }
 
+CUKERN_HD Float16 to_float16(float value) {
+#ifdef __CUDA_ARCH__
+    return {bit_cast<std::uint16_t>(__float2half_rn(value))};
+#else
+    return to_float16(static_cast<double>(value));
+#endif
+}
+
 // --- bfloat16: the upper half of a float ---
 
 CUKERN_HD float to_float(BFloat16 value) { return bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
 
 CUKERN_HD BFloat16 to_bfloat16(float value) {
+#ifdef __CUDA_ARCH__
+    return {bit_cast<std::uint16_t>(__float2bfloat16_rn(value))};
+#else
     const auto bits = bit_cast<std::uint32_t>(value);
     if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return {static_cast<std::uint16_t>(bits >> 16 | 0x40U)};
     return {static_cast<std::uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16)};
+#endif
 }
 
 // --- any to any ---
@@ -110,9 +122,9 @@ CUKERN_HD To convert(From value) {
         return {static_cast<std::uint8_t>(value != 0)};
     } else if constexpr (std::is_same_v<To, Float16>) {
         if constexpr (std::is_integral_v<From>)
-            return to_float16(static_cast<double>(static_cast<float>(value)));  // as NumPy: through float32
+            return to_float16(static_cast<float>(value));  // as NumPy: through float32
         else
-            return to_float16(static_cast<double>(value));
+            return to_float16(value);
     } else if constexpr (std::is_same_v<To, BFloat16>) {
         return to_bfloat16(static_cast<float>(value));
     } else if constexpr (is_complex<To>) {

@@ -116,32 +116,48 @@ template <typename T>
 struct Reducer<Op::min, T> : ExtremeReducer<Op::minimum, T, false> {};
 
 // A NaN is beyond all, the first of equals wins. An index of -1: nothing yet.
-template <typename T, bool finds_max>
+template <typename T, bool finds_max, typename Index>
 struct IndexReducer {
     struct A {
         arithmetic_t<T> value;
-        std::int64_t index;
+        Index index;
     };
     CUKERN_HD static A identity() { return {extreme<arithmetic_t<T>, !finds_max>(), -1}; }
-    CUKERN_HD static A of(T element, std::int64_t index) { return {to_arithmetic(element), index}; }
+    CUKERN_HD static A of(T element, std::int64_t index) {
+        return {to_arithmetic(element), static_cast<Index>(index)};
+    }
     CUKERN_HD static bool beyond(const arithmetic_t<T> &a, const arithmetic_t<T> &b) {
-        if (is_nan(b)) return false;
-        return is_nan(a) || (finds_max ? is_less(b, a) : is_less(a, b));
+        if constexpr (std::is_floating_point_v<arithmetic_t<T>>)
+            return !(finds_max ? a <= b : a >= b) && b == b;
+        else if constexpr (is_complex<T>)
+            return !is_nan(b) && (is_nan(a) || (finds_max ? is_less(b, a) : is_less(a, b)));
+        else
+            return finds_max ? a > b : a < b;
     }
     CUKERN_HD static A join(A a, A b) {
         if (b.index < 0) return a;
         if (a.index < 0 || beyond(b.value, a.value)) return b;
         return b.index < a.index && !beyond(a.value, b.value) ? b : a;
     }
+    // The same where `b` comes after `a`, and is something.
+    CUKERN_HD static A join_later(A a, A b) { return a.index < 0 || beyond(b.value, a.value) ? b : a; }
     template <typename R>
     CUKERN_HD static R result(A best, std::int64_t) {
         return static_cast<R>(best.index);
     }
 };
 template <typename T>
-struct Reducer<Op::argmax, T> : IndexReducer<T, true> {};
+struct Reducer<Op::argmax, T> : IndexReducer<T, true, std::int64_t> {};
 template <typename T>
-struct Reducer<Op::argmin, T> : IndexReducer<T, false> {};
+struct Reducer<Op::argmin, T> : IndexReducer<T, false, std::int64_t> {};
+
+// Of fewer than 2**31 elements, where indices are half as wide.
+template <Op op, typename T>
+struct ShortReducer : Reducer<op, T> {};
+template <typename T>
+struct ShortReducer<Op::argmax, T> : IndexReducer<T, true, std::int32_t> {};
+template <typename T>
+struct ShortReducer<Op::argmin, T> : IndexReducer<T, false, std::int32_t> {};
 
 template <>
 struct Reducer<Op::any, Bool> {
@@ -173,13 +189,17 @@ constexpr bool reduces_in(Op op, ElementType type) {
     }
 }
 
-// Whether there are kernels that load elements of a type as they are stored, and their results: those that a sum
-// of this type has unless another is asked for.
+// Whether there are kernels that load elements of a type as they are stored. Indices have them for the types that
+// are searched most.
 constexpr bool reduces_stored(Op op, ElementType type) {
     switch (op) {
         case Op::any:
         case Op::all:
         case Op::prod: return false;
+        case Op::argmax:
+        case Op::argmin: return kind_of(type) == 'f' || type == ElementType::int32 || type == ElementType::int64;
+        case Op::max:
+        case Op::min: return kind_of(type) != 'c' && kind_of(type) != 'b';
         default: return reduces_in(op, type) || op == Op::sum;
     }
 }

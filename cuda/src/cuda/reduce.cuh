@@ -6,7 +6,8 @@
 //
 // rows_kernel
 //   Idea: the reduced dimension is packed. A group of 1 to 256 threads takes a row, or a part of one, by 16-byte
-//   vectors, four loads in flight a thread; then shuffles and shared memory. Limited by device memory.
+//   vectors, eight loads in flight a thread; then shuffles and shared memory. What of a row lies before the first
+//   whole vector and after the last is taken by elements. Limited by device memory.
 // short_rows_kernel
 //   Idea: a row is at most 32 vectors, one for each of a group of threads, which takes four rows at once so that
 //   enough loads are in flight.
@@ -28,6 +29,7 @@ namespace cukern::cuda {
 
 constexpr std::int64_t kBlocksWanted = 2112;  // 16 for each of 132 multiprocessors
 constexpr int kInFlight = 4;                  // loads of a thread before the first is used
+constexpr int kRowLoads = 8;                  // likewise along a row
 
 template <typename A>
 __device__ A shuffled_down(A value, int by) {
@@ -87,25 +89,26 @@ __global__ void __launch_bounds__(kThreads)
     if (lane == 0 && result < results) target.out[result] = F::template result<R>(value, target.count);
 }
 
-template <typename F, typename T, int size>
-__device__ typename F::A reduce_vector(const T (&values)[size], std::int64_t first) {
-    typename F::A result = F::of(values[0], first);
-#pragma unroll
-    for (int i = 1; i < size; ++i) result = F::join(result, F::of(values[i], first + i));
-    return result;
+template <typename F, typename = void>
+inline constexpr bool gives_index = false;
+template <typename F>
+inline constexpr bool gives_index<F, std::void_t<decltype(F::A::index)>> = true;
+
+// Joins what comes later among a thread's own elements.
+template <typename F, typename A = typename F::A>
+__device__ A join_later(A a, A b) {
+    if constexpr (gives_index<F>)
+        return F::join_later(a, b);
+    else
+        return F::join(a, b);
 }
 
-// Elements [begin, end) of a row of n that starts `shift` elements after the vector at `base`; those outside count
-// not.
-template <typename F, typename T>
-__device__ typename F::A reduce_edge(const Vector<T> *base, std::int64_t vector, int shift, std::int64_t n) {
-    constexpr int kSize = Vector<T>::kSize;
-    typename F::A result = F::identity();
-    const T *elements = reinterpret_cast<const T *>(base + vector);
-    for (int i = 0; i < kSize; ++i) {
-        const std::int64_t at = vector * kSize + i - shift;
-        if (at >= 0 && at < n) result = F::join(result, F::of(elements[i], at));
-    }
+template <typename F, typename T, int size>
+__device__ typename F::A reduce_vector(const T (&values)[size], std::int64_t first) {
+    typename F::A result = F::of(values[0], 0);
+#pragma unroll
+    for (int i = 1; i < size; ++i) result = join_later<F>(result, F::of(values[i], i));
+    if constexpr (gives_index<F>) result.index += static_cast<decltype(result.index)>(first);
     return result;
 }
 
@@ -146,41 +149,57 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const RowsParams<T, R, t
     const int lane = static_cast<int>(threadIdx.x) % p.group;
     const int part = static_cast<int>(blockIdx.x % parts);
     const std::int64_t row = blockIdx.x / parts * (kThreads / p.group) + threadIdx.x / p.group;
-    A sums[kInFlight];
+    A sums[kRowLoads];
 #pragma unroll
-    for (int j = 0; j < kInFlight; ++j) sums[j] = F::identity();
+    for (int j = 0; j < kRowLoads; ++j) sums[j] = F::identity();
     if (row < p.rows) {
         const Row<T> r(p.in + row * p.stride, p.n);
-        const std::int64_t share = (r.vectors + parts - 1) / parts;
-        const std::int64_t end = min(r.vectors, (part + 1) * share);
-        std::int64_t v = part * share + lane;
-        for (; v + (kInFlight - 1) * p.group < end; v += kInFlight * p.group) {
-            if (!r.is_whole(v, p.n) || !r.is_whole(v + (kInFlight - 1) * p.group, p.n)) {
+        const std::int64_t whole_begin = r.shift > 0 ? 1 : 0;
+        const std::int64_t whole_end = (p.n + r.shift) / kSize;
+        const T *elements = reinterpret_cast<const T *>(r.base);
+        if (part == 0 && r.shift > 0)
+            for (int k = r.shift + lane; k < kSize && k < r.shift + p.n; k += p.group)
+                sums[0] = join_later<F>(sums[0], F::of(elements[k], k - r.shift));
+        const std::int64_t share = (max(whole_end - whole_begin, std::int64_t{0}) + parts - 1) / parts;
+        const std::int64_t end = min(whole_end, whole_begin + (part + 1) * share);
+        std::int64_t v = whole_begin + part * share + lane;
+        for (; v + (kRowLoads - 1) * p.group < end; v += kRowLoads * p.group) {
+            Vector<T> x[kRowLoads];
 #pragma unroll
-                for (int j = 0; j < kInFlight; ++j)
-                    sums[j] = F::join(sums[j], reduce_edge<F>(r.base, v + j * p.group, r.shift, p.n));
-                continue;
-            }
-            Vector<T> x[kInFlight];
+            for (int j = 0; j < kRowLoads; ++j) x[j] = r.base[v + j * p.group];
 #pragma unroll
-            for (int j = 0; j < kInFlight; ++j) x[j] = r.base[v + j * p.group];
-#pragma unroll
-            for (int j = 0; j < kInFlight; ++j)
-                sums[j] =
-                    F::join(sums[j], reduce_vector<F, T, kSize>(x[j].values, (v + j * p.group) * kSize - r.shift));
+            for (int j = 0; j < kRowLoads; ++j)
+                sums[j] = join_later<F>(
+                    sums[j], reduce_vector<F, T, kSize>(x[j].values, (v + j * p.group) * kSize - r.shift));
         }
         for (; v < end; v += p.group) {
-            if (r.is_whole(v, p.n)) {
-                const Vector<T> x = r.base[v];
-                sums[0] = F::join(sums[0], reduce_vector<F, T, kSize>(x.values, v * kSize - r.shift));
-            } else {
-                sums[0] = F::join(sums[0], reduce_edge<F>(r.base, v, r.shift, p.n));
-            }
+            const Vector<T> x = r.base[v];
+            sums[0] = F::join(sums[0], reduce_vector<F, T, kSize>(x.values, v * kSize - r.shift));
         }
+        if (part == parts - 1)
+            for (std::int64_t k = max(whole_end, whole_begin) * kSize + lane; k < p.n + r.shift; k += p.group)
+                sums[1] = F::join(sums[1], F::of(elements[k], k - r.shift));
     }
-    A sum = F::join(F::join(sums[0], sums[1]), F::join(sums[2], sums[3]));
+#pragma unroll
+    for (int j = kRowLoads / 2; j > 0; j /= 2)
+#pragma unroll
+        for (int k = 0; k < j; ++k) sums[k] = F::join(sums[k], sums[k + j]);
+    A sum = sums[0];
     sum = join_group<F>(sum, p.group);
     if (lane == 0 && row < p.rows) p.target.template store<F>(row, part, sum);
+}
+
+// The elements of one vector that belong to a row of n, which starts `shift` elements after the vector at `base`.
+template <typename F, typename T>
+__device__ typename F::A reduce_edge(const Vector<T> *base, std::int64_t vector, int shift, std::int64_t n) {
+    constexpr int kSize = Vector<T>::kSize;
+    typename F::A result = F::identity();
+    const T *elements = reinterpret_cast<const T *>(base + vector);
+    for (int i = 0; i < kSize; ++i) {
+        const std::int64_t at = vector * kSize + i - shift;
+        if (at >= 0 && at < n) result = join_later<F>(result, F::of(elements[i], at));
+    }
+    return result;
 }
 
 template <typename F, typename T, typename R>
@@ -251,26 +270,26 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const ColumnsParams<T
     if (column < p.columns) {
         const std::int64_t share = (p.n + parts - 1) / parts;
         const std::int64_t end = min(p.n, (part + 1) * share);
-        const T *base = p.in + outer * p.outer_stride + column * size;
-        constexpr int kLoads = size == 1 ? 2 * kInFlight : kInFlight;
+        constexpr int kLoads = size == 1 ? 4 * kInFlight : kInFlight;
         std::int64_t i = part * share + y;
+        const T *at = p.in + outer * p.outer_stride + column * size + i * p.stride;
+        const std::int64_t step = height * p.stride;
         for (; i + (kLoads - 1) * height < end; i += kLoads * height) {
             V v[kLoads];
 #pragma unroll
-            for (int j = 0; j < kLoads; ++j)
-                v[j] = *reinterpret_cast<const V *>(base + (i + j * height) * p.stride);
+            for (int j = 0; j < kLoads; ++j, at += step) v[j] = *reinterpret_cast<const V *>(at);
 #pragma unroll
             for (int e = 0; e < size; ++e) {
                 A sum = F::of(v[0].values[e], i);
 #pragma unroll
-                for (int j = 1; j < kLoads; ++j) sum = F::join(sum, F::of(v[j].values[e], i + j * height));
-                sums[e] = F::join(sums[e], sum);
+                for (int j = 1; j < kLoads; ++j) sum = join_later<F>(sum, F::of(v[j].values[e], i + j * height));
+                sums[e] = join_later<F>(sums[e], sum);
             }
         }
-        for (; i < end; i += height) {
-            const V v = *reinterpret_cast<const V *>(base + i * p.stride);
+        for (; i < end; i += height, at += step) {
+            const V v = *reinterpret_cast<const V *>(at);
 #pragma unroll
-            for (int e = 0; e < size; ++e) sums[e] = F::join(sums[e], F::of(v.values[e], i));
+            for (int e = 0; e < size; ++e) sums[e] = join_later<F>(sums[e], F::of(v.values[e], i));
         }
     }
 #pragma unroll
@@ -468,7 +487,7 @@ cudaError_t launch_stored(const ReduceLaunch &launch, cudaStream_t stream) noexc
     if constexpr (!reduces_stored(op, ElementTypeOf<T>::value)) {
         return cudaErrorInvalidValue;
     } else {
-        using F = Reducer<op, T>;
+        using F = ShortReducer<op, T>;
         using S = std::conditional_t<op == Op::sum && (std::is_integral_v<T> || std::is_same_v<T, Bool>),
                                      accumulator_t<T>, T>;
         using R = reduced_t<op, S>;
