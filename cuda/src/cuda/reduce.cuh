@@ -6,8 +6,8 @@
 //
 // rows_kernel
 //   Idea: the reduced dimension is packed. A group of 1 to 256 threads takes a row, or a part of one, by 16-byte
-//   vectors, eight loads in flight a thread; then shuffles and shared memory. What of a row lies before the first
-//   whole vector and after the last is taken by elements. Limited by device memory.
+//   vectors, four or eight loads in flight a thread; then shuffles and shared memory. What of a row lies before
+//   the first whole vector and after the last is taken by elements. Limited by device memory.
 // short_rows_kernel
 //   Idea: a row is at most 32 vectors, one for each of a group of threads, which takes four rows at once so that
 //   enough loads are in flight.
@@ -29,7 +29,11 @@ namespace cukern::cuda {
 
 constexpr std::int64_t kBlocksWanted = 2112;  // 16 for each of 132 multiprocessors
 constexpr int kInFlight = 4;                  // loads of a thread before the first is used
-constexpr int kRowLoads = 8;                  // likewise along a row
+constexpr int kRowSums = 2;                   // running results of a thread along a row
+
+// Loads of a thread along a row: as many as leave room for enough threads.
+template <typename T>
+inline constexpr int kRowLoads = sizeof(T) < 8 ? 8 : 4;
 
 template <typename A>
 __device__ A shuffled_down(A value, int by) {
@@ -149,9 +153,10 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const RowsParams<T, R, t
     const int lane = static_cast<int>(threadIdx.x) % p.group;
     const int part = static_cast<int>(blockIdx.x % parts);
     const std::int64_t row = blockIdx.x / parts * (kThreads / p.group) + threadIdx.x / p.group;
-    A sums[kRowLoads];
+    constexpr int kLoads = kRowLoads<T>;
+    A sums[kRowSums];
 #pragma unroll
-    for (int j = 0; j < kRowLoads; ++j) sums[j] = F::identity();
+    for (int j = 0; j < kRowSums; ++j) sums[j] = F::identity();
     if (row < p.rows) {
         const Row<T> r(p.in + row * p.stride, p.n);
         const std::int64_t whole_begin = r.shift > 0 ? 1 : 0;
@@ -163,14 +168,15 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const RowsParams<T, R, t
         const std::int64_t share = (max(whole_end - whole_begin, std::int64_t{0}) + parts - 1) / parts;
         const std::int64_t end = min(whole_end, whole_begin + (part + 1) * share);
         std::int64_t v = whole_begin + part * share + lane;
-        for (; v + (kRowLoads - 1) * p.group < end; v += kRowLoads * p.group) {
-            Vector<T> x[kRowLoads];
+        for (; v + (kLoads - 1) * p.group < end; v += kLoads * p.group) {
+            Vector<T> x[kLoads];
 #pragma unroll
-            for (int j = 0; j < kRowLoads; ++j) x[j] = r.base[v + j * p.group];
+            for (int j = 0; j < kLoads; ++j) x[j] = r.base[v + j * p.group];
 #pragma unroll
-            for (int j = 0; j < kRowLoads; ++j)
-                sums[j] = join_later<F>(
-                    sums[j], reduce_vector<F, T, kSize>(x[j].values, (v + j * p.group) * kSize - r.shift));
+            for (int j = 0; j < kLoads; ++j)
+                sums[j % kRowSums] =
+                    join_later<F>(sums[j % kRowSums],
+                                  reduce_vector<F, T, kSize>(x[j].values, (v + j * p.group) * kSize - r.shift));
         }
         for (; v < end; v += p.group) {
             const Vector<T> x = r.base[v];
@@ -180,11 +186,7 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const RowsParams<T, R, t
             for (std::int64_t k = max(whole_end, whole_begin) * kSize + lane; k < p.n + r.shift; k += p.group)
                 sums[1] = F::join(sums[1], F::of(elements[k], k - r.shift));
     }
-#pragma unroll
-    for (int j = kRowLoads / 2; j > 0; j /= 2)
-#pragma unroll
-        for (int k = 0; k < j; ++k) sums[k] = F::join(sums[k], sums[k + j]);
-    A sum = sums[0];
+    A sum = F::join(sums[0], sums[1]);
     sum = join_group<F>(sum, p.group);
     if (lane == 0 && row < p.rows) p.target.template store<F>(row, part, sum);
 }
@@ -277,7 +279,8 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const ColumnsParams<T
         for (; i + (kLoads - 1) * height < end; i += kLoads * height) {
             V v[kLoads];
 #pragma unroll
-            for (int j = 0; j < kLoads; ++j, at += step) v[j] = *reinterpret_cast<const V *>(at);
+            for (int j = 0; j < kLoads; ++j) v[j] = *reinterpret_cast<const V *>(at + j * step);
+            at += kLoads * step;
 #pragma unroll
             for (int e = 0; e < size; ++e) {
                 A sum = F::of(v[0].values[e], i);
