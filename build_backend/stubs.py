@@ -201,6 +201,15 @@ def stack(arrays: Sequence[Array], axis: int = 0, *, stream: _Stream = None) -> 
 def asnumpy(a: _Array, *, out: None = None, stream: _Stream = None, blocking: bool = True) -> NDArray[Any]: ...
 @overload
 def asnumpy(a: _Array, *, out: _Out, stream: _Stream = None, blocking: bool = True) -> _Out: ...
+def clip(
+    a: _Array | _Number,
+    /,
+    min: _Array | _Number | None = None,
+    max: _Array | _Number | None = None,
+    *,
+    out: Any = None,
+    stream: _Stream = None,
+) -> Any: ...
 def copyto(dst: _Array, src: _Array | ArrayLike, stream: _Stream = None, blocking: bool = True) -> None: ...
 def reshape(a: Array, shape: _Shape, *, copy: bool | None = None) -> Array: ...
 def ravel(a: Array, /) -> Array: ...
@@ -262,12 +271,16 @@ PARAMETERS = {
     "unary": "a: _Array | _Number",
     "binary": "a: _Array | _Number, b: _Array | _Number",
     "scalar": "a: _Array | _Number, factor: _Number | _Array",
+    "choice": "condition: _Array | _Number, a: _Array | _Number, b: _Array | _Number",
+    "axpy": "a: _Number | _Array, x: _Array | _Number, y: _Array | _Number",
     "product": "a: _Array, b: _Array",
 }
 HOSTS = {
     "unary": "a: NDArray[Any]",
     "binary": "a: NDArray[Any], b: NDArray[Any] | _Number",
     "scalar": "a: NDArray[Any], factor: _Number",
+    "choice": "condition: NDArray[Any], a: NDArray[Any] | _Number, b: NDArray[Any] | _Number",
+    "axpy": "a: _Number, x: NDArray[Any], y: NDArray[Any] | _Number",
     "product": "a: NDArray[Any], b: NDArray[Any]",
 }
 OWN = {kind: parameters.replace("NDArray[Any]", "Array") for kind, parameters in HOSTS.items()}

@@ -5,7 +5,7 @@
 
 namespace cukern::py {
 
-constexpr int kMaxPositional = 2;
+constexpr int kMaxPositional = 3;
 
 struct Arguments {
     PyObject *positional[kMaxPositional] = {};  // borrowed, as are the others

@@ -328,6 +328,8 @@ PyObject *array_reduction(PyObject *self, PyObject *args, PyObject *keywords) {
 #define CUKERN_METHOD_binary(id)
 #define CUKERN_METHOD_scalar(id)
 #define CUKERN_METHOD_unary(id)
+#define CUKERN_METHOD_choice(id)
+#define CUKERN_METHOD_axpy(id)
 #define CUKERN_METHOD_reduction(id)                                             \
     {#id, with_keywords(array_reduction<Op::id>), METH_VARARGS | METH_KEYWORDS, \
      #id "(axis=None, **options)\n--\n\n`cukern." #id "` of this array."},

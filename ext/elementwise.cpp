@@ -9,9 +9,7 @@
 #include "cukern/operations.h"
 
 namespace cukern::py {
-namespace {
 
-// What a Python number makes of the type of an array beside it (NEP 50).
 ElementType beside(ElementType strong, Weak weak) noexcept {
     const char kind = kind_of(strong);
     switch (weak) {
@@ -25,23 +23,7 @@ ElementType beside(ElementType strong, Weak weak) noexcept {
     }
 }
 
-}  // namespace
-
 ElementType weak_type(Weak weak) noexcept { return beside(ElementType::bool_, weak); }
-
-namespace {
-
-// The types of the operands as far as results depend on them: Python's own numbers take theirs from the other.
-struct Types {
-    ElementType a;
-    ElementType b;
-    ElementType promoted() const noexcept { return promote(a, b); }
-};
-
-Types types_of(const Operand &a) noexcept {
-    const ElementType type = a.weak() == Weak::none ? a.type() : weak_type(a.weak());
-    return {type, type};
-}
 
 Types types_of(const Operand &a, const Operand &b) noexcept {
     if (a.weak() == Weak::none && b.weak() == Weak::none) return {a.type(), b.type()};
@@ -49,6 +31,13 @@ Types types_of(const Operand &a, const Operand &b) noexcept {
     if (b.weak() == Weak::none) return {beside(b.type(), a.weak()), b.type()};
     const ElementType both = beside(beside(ElementType::bool_, a.weak()), b.weak());
     return {both, both};
+}
+
+namespace {
+
+Types types_of(const Operand &a) noexcept {
+    const ElementType type = a.weak() == Weak::none ? a.type() : weak_type(a.weak());
+    return {type, type};
 }
 
 // Where comparing in the promoted type would round: a number that the integers beside it cannot hold lies beyond
@@ -102,7 +91,7 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
     if (!a.read({state, function, "a"}, first, reading)) return nullptr;
     if (count > 1 && !b.read({state, function, is_scalar ? "factor" : "b"}, other, reading)) return nullptr;
     if (is_scalar && !check_factor(function, b)) return nullptr;
-    const Types types = count > 1 ? types_of(a, b) : types_of(a);
+    const Types types = count > 1 ? py::types_of(a, b) : types_of(a);
     const ElementType compute =
         is_comparison(op) ? comparison_type(types, a, b) : compute_type(op, types.a, types.b);
     if (cast == nullptr && !check_type(op, types, compute)) return nullptr;
@@ -266,6 +255,8 @@ PyRef row_of(const OpInfo &op) noexcept {
 #define CUKERN_METHOD_scalar CUKERN_METHOD_binary
 #define CUKERN_METHOD_unary CUKERN_METHOD_binary
 #define CUKERN_METHOD_reduction(id, kind, types, rule, doc)  // in reductions.cpp
+#define CUKERN_METHOD_choice(id, kind, types, rule, doc)     // in selections.cpp, as is the next
+#define CUKERN_METHOD_axpy(id, kind, types, rule, doc)
 
 PyMethodDef kElementwiseMethods[] = {
 #define CUKERN_OP(id, kind, types, rule, doc) CUKERN_METHOD_##kind(id, kind, types, rule, doc)

@@ -23,6 +23,7 @@ inline PyCFunction as_method(KeywordFunction function) noexcept {
 // Each ends in a row of nulls.
 extern PyMethodDef kElementwiseMethods[];
 extern PyMethodDef kReductionMethods[];
+extern PyMethodDef kSelectionMethods[];
 extern PyMethodDef kMatmulMethods[];
 extern PyMethodDef kBackendMethods[];
 extern PyMethodDef kStreamFunctions[];

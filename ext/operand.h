@@ -15,6 +15,18 @@ namespace cukern::py {
 // Python's own numbers have no element type: they take that of the arrays beside them (NEP 50).
 enum class Weak { none, boolean, integer, real, complex };
 
+// The element types of two operands as far as results depend on them: Python's own numbers take theirs from the
+// other.
+struct Types {
+    ElementType a;
+    ElementType b;
+    ElementType promoted() const noexcept { return promote(a, b); }
+};
+class Operand;
+Types types_of(const Operand &a, const Operand &b) noexcept;
+
+// What a Python number makes of the type of an array beside it (NEP 50).
+ElementType beside(ElementType strong, Weak weak) noexcept;
 // The element type of a Python number that no array is beside.
 ElementType weak_type(Weak weak) noexcept;
 

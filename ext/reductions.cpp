@@ -355,6 +355,8 @@ PyObject *array_std(PyObject *self, PyObject *args, PyObject *keywords) {
 #define CUKERN_METHOD_binary(id, rule, doc)
 #define CUKERN_METHOD_scalar(id, rule, doc)
 #define CUKERN_METHOD_unary(id, rule, doc)
+#define CUKERN_METHOD_choice(id, rule, doc)
+#define CUKERN_METHOD_axpy(id, rule, doc)
 #define CUKERN_METHOD_reduction(id, rule, doc) \
     {#id, as_method(function<Op::id>), METH_VARARGS | METH_KEYWORDS, CUKERN_REDUCTION_DOC(id, rule, doc)},
 

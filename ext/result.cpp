@@ -60,16 +60,21 @@ void keep_order(Operand *const *operands, int num_operands, const Shape &shape, 
 }  // namespace
 
 bool broadcast(const char *function, const Operand &a, const Operand &b, Shape *shape) noexcept {
-    const TensorView &x = a.view();
+    *shape = Shape(a.view().ndim, a.view().shape);
+    return broadcast_onto(function, a, b, shape);
+}
+
+bool broadcast_onto(const char *function, const Operand &a, const Operand &b, Shape *shape) noexcept {
     const TensorView &y = b.view();
+    const Shape x = *shape;
     shape->ndim = x.ndim > y.ndim ? x.ndim : y.ndim;
     for (int i = 0; i < shape->ndim; ++i) {
         const int ix = i - (shape->ndim - x.ndim);
         const int iy = i - (shape->ndim - y.ndim);
-        const std::int64_t nx = ix < 0 ? 1 : x.shape[ix];
+        const std::int64_t nx = ix < 0 ? 1 : x.lengths[ix];
         const std::int64_t ny = iy < 0 ? 1 : y.shape[iy];
         if (nx != ny && nx != 1 && ny != 1) {
-            const PyRef sx = shape_text(x.ndim, x.shape);
+            const PyRef sx = shape_text(x.ndim, x.lengths);
             const PyRef sy = shape_text(y.ndim, y.shape);
             if (sx && sy)
                 PyErr_Format(PyExc_ValueError, "%s: shapes do not broadcast: %s is %U, %s is %U", function,
@@ -160,7 +165,7 @@ bool Result::decide_site(const Request &request, Operand *const *operands, int n
     site_.on_device = place != nullptr;
     if (place == nullptr) return true;
     return choose_stream(request.state, request.function, request.stream, place->access().location.device,
-                         {accesses[0], accesses[1], accesses[2]}, &site_.stream);
+                         {accesses[0], accesses[1], accesses[2], accesses[3]}, &site_.stream);
 }
 
 namespace {

@@ -61,5 +61,7 @@ private:
 
 // The shape that two operands broadcast to; ValueError where they don't.
 bool broadcast(const char *function, const Operand &a, const Operand &b, Shape *shape) noexcept;
+// That of `shape`, which is a's, and b.
+bool broadcast_onto(const char *function, const Operand &a, const Operand &b, Shape *shape) noexcept;
 
 }  // namespace cukern::py

@@ -19,6 +19,8 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "multiply": np.multiply,
     "divide": np.divide,
     "scale": np.multiply,
+    "axpy": lambda a, x, y: np.add(np.multiply(a, x), y),
+    "where": np.where,
     "floor_divide": np.floor_divide,
     "remainder": np.remainder,
     "pow": lambda a, b: power(a, b),

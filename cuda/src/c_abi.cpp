@@ -78,8 +78,9 @@ Status check_overlap(const TensorView &out, const TensorView &in, const char *na
     return fail(CUKERN_INVALID_ARGUMENT, "out overlaps %s", name);
 }
 
-// The views of a call; a unary operation has no second input.
+// The views of a call. A unary operation has no second input; what a choice and axpy have first is in `control`.
 struct Views {
+    TensorView control;
     TensorView a;
     TensorView b;
     TensorView out;
@@ -93,8 +94,8 @@ Status make_call(Op op, Views &views, ElementwiseCall *call) noexcept {
         return fail(CUKERN_NOT_SUPPORTED, "%s is not defined for element type %s", info(op).name,
                     name_of(views.a.type));
     if (returns_bool(info(op).rule)) views.out.type = ElementType::bool_;
-    call->inputs[0] = &views.a;
-    call->inputs[1] = arity(op) > 1 ? &views.b : nullptr;
+    const TensorView *const inputs[] = {&views.control, &views.a, &views.b};
+    for (int i = 0; i < arity(op); ++i) call->inputs[i] = inputs[arity(op) == 3 ? i : i + 1];
     call->out = &views.out;
     return CUKERN_OK;
 }
@@ -104,6 +105,7 @@ Status run_on_host(Op op, Views &views) noexcept {
     CUKERN_TRY(make_call(op, views, &call));
     CUKERN_TRY(check_overlap(views.out, views.a, "a", true));
     if (arity(op) > 1) CUKERN_TRY(check_overlap(views.out, views.b, "b", true));
+    if (arity(op) > 2) CUKERN_TRY(check_overlap(views.out, views.control, "condition", true));
     return elementwise_on_host(call);
 }
 
@@ -137,6 +139,26 @@ template <typename T, typename R>
 Status unary(Op op, const T *a, R *out, std::size_t n) noexcept {
     Views views;
     CUKERN_TRY(vector_view(a, n, "a", &views.a));
+    CUKERN_TRY(vector_view(out, n, "out", &views.out));
+    return run_on_host(op, views);
+}
+
+template <typename T, typename R>
+Status choice(Op op, const std::uint8_t *condition, const T *a, const T *b, R *out, std::size_t n) noexcept {
+    Views views;
+    CUKERN_TRY(vector_view(condition, n, "condition", &views.control));
+    CUKERN_TRY(vector_view(a, n, "a", &views.a));
+    CUKERN_TRY(vector_view(b, n, "b", &views.b));
+    CUKERN_TRY(vector_view(out, n, "out", &views.out));
+    return run_on_host(op, views);
+}
+
+template <typename T, typename R>
+Status axpy(Op op, T a, const T *x, const T *y, R *out, std::size_t n) noexcept {
+    Views views;
+    immediate_view(a, &views.control);
+    CUKERN_TRY(vector_view(x, n, "x", &views.a));
+    CUKERN_TRY(vector_view(y, n, "y", &views.b));
     CUKERN_TRY(vector_view(out, n, "out", &views.out));
     return run_on_host(op, views);
 }
@@ -294,6 +316,26 @@ cukern_status cukern_set_cublas_path(const char *path) { return open_cublas(path
         CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &views.a));                \
         CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &views.out));        \
         return run_on_device(Op::id, views, device, stream);                               \
+    }
+#define CUKERN_DEFINE_choice(id, T, S, R)                                                                  \
+    cukern_status CUKERN_SIGNATURE_choice(id, T, S, R) { return choice(Op::id, condition, a, b, out, n); } \
+    cukern_status CUKERN_SIGNATURE_DEV_choice(id, T, S, R) {                                               \
+        Views views;                                                                                       \
+        CUKERN_TRY(strided_view(condition, condition_strides, shape, ndim, "condition", &views.control));  \
+        CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &views.a));                                \
+        CUKERN_TRY(strided_view(b, b_strides, shape, ndim, "b", &views.b));                                \
+        CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &views.out));                        \
+        return run_on_device(Op::id, views, device, stream);                                               \
+    }
+#define CUKERN_DEFINE_axpy(id, T, S, R)                                                        \
+    cukern_status CUKERN_SIGNATURE_axpy(id, T, S, R) { return axpy(Op::id, a, x, y, out, n); } \
+    cukern_status CUKERN_SIGNATURE_DEV_axpy(id, T, S, R) {                                     \
+        Views views;                                                                           \
+        immediate_view(a, &views.control);                                                     \
+        CUKERN_TRY(strided_view(x, x_strides, shape, ndim, "x", &views.a));                    \
+        CUKERN_TRY(strided_view(y, y_strides, shape, ndim, "y", &views.b));                    \
+        CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &views.out));            \
+        return run_on_device(Op::id, views, device, stream);                                   \
     }
 #define CUKERN_DEFINE_reduction(id, T, S, R)                                                                \
     cukern_status CUKERN_SIGNATURE_reduction(id, T, S, R) { return reduction(Op::id, a, out, n); }          \

@@ -534,6 +534,27 @@ CUKERN_FUNCTION(acosh, std::acosh(static_cast<double>(a)))
 CUKERN_FUNCTION(atanh, std::atanh(static_cast<double>(a)))
 #undef CUKERN_FUNCTION
 
+template <>
+struct Formula<Op::where> {
+    static constexpr bool kStored = true;
+    template <typename T>
+    CUKERN_HD static T apply(T condition, T a, T b) {
+        return convert<Bool>(condition).byte != 0 ? a : b;
+    }
+};
+
+// The product is rounded by itself, as NumPy's a * x + y.
+template <>
+struct Formula<Op::axpy> {
+    template <typename T>
+    CUKERN_HD static T apply(T a, T x, T y) {
+        if constexpr (std::is_floating_point_v<T>)
+            return rounded_product(a, x) + y;
+        else
+            return Formula<Op::add>::apply<T>(Formula<Op::multiply>::apply<T>(a, x), y);
+    }
+};
+
 template <typename T>
 struct RealPart {
     using type = T;
@@ -565,10 +586,10 @@ CUKERN_HD result_t<op, T> evaluate(T a, Others... others) {
     if constexpr (op == Op::copy) {
         return a;
     } else if constexpr (is_on_stored<Formula<op>>) {
-        if constexpr (std::is_same_v<R, Bool>)
-            return from_arithmetic<R>(Formula<op>::apply(a, others...));
-        else
+        if constexpr (std::is_same_v<decltype(Formula<op>::apply(a, others...)), R>)
             return Formula<op>::apply(a, others...);
+        else
+            return from_arithmetic<R>(Formula<op>::apply(a, others...));
     } else {
         return from_arithmetic<R>(Formula<op>::apply(to_arithmetic(a), to_arithmetic(others)...));
     }
@@ -584,8 +605,12 @@ CUKERN_HD Complex128 halves(T value) {
     return {static_cast<double>(value >> 32), static_cast<double>(value & 0xFFFFFFFF)};
 }
 
+// A condition is looked at in its own type: what is small there may be zero in T.
 template <Op op, typename T>
-CUKERN_HD T load_operand(const void *data, ElementType type, std::int64_t index, bool split) {
+CUKERN_HD T load_operand(const void *data, ElementType type, std::int64_t index, bool split, int input) {
+    if constexpr (op == Op::where) {
+        if (input == 0) return convert<T>(load_as<Bool>(data, type, index));
+    }
     if constexpr (may_split<op, T>) {
         if (split)
             return type == ElementType::uint64 ? halves(load_as<std::uint64_t>(data, type, index))

@@ -38,7 +38,7 @@ bool is_split(const ElementwiseCall &call) noexcept {
 }
 
 Immediate split(const TensorView &view) noexcept {
-    const Complex128 value = load_operand<Op::less, Complex128>(view.value.bytes, view.type, 0, true);
+    const Complex128 value = load_operand<Op::less, Complex128>(view.value.bytes, view.type, 0, true, 0);
     Immediate out{};
     std::memcpy(out.bytes, &value, sizeof value);
     return out;
@@ -66,7 +66,12 @@ void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) no
         launch->data[i] = input.data;
         launch->types[i] = input.type;
         launch->immediate[i] = input.immediate;
-        if (input.immediate)
+        if (input.immediate && op == Op::where && i == 1) {
+            TensorView condition = input;
+            condition.type = ElementType::bool_;
+            condition.value = converted(input, ElementType::bool_);
+            launch->values[i] = converted(condition, call.compute);
+        } else if (input.immediate)
             launch->values[i] =
                 launch->split ? split(input) : converted(input, op == Op::copy ? out.type : call.compute);
         const int lead = out.ndim - input.ndim;

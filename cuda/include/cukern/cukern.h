@@ -67,6 +67,8 @@ CUKERN_API cukern_status cukern_set_cublas_path(const char *path);
  *                      int device, void *stream)
  *   cukern_scale_f32_dev(const T *a, const int64_t *a_strides, T factor, R *out, ...)  likewise
  *   cukern_exp_f32(const T *a, R *out, size_t n)                                      kind unary
+ *   cukern_where_f32(const uint8_t *condition, const T *a, const T *b, R *out, size_t n)
+ *   cukern_axpy_f32(T a, const T *x, const T *y, R *out, size_t n)
  *   cukern_sum_f32(const T *a, R *out, size_t n)                                      kind reduction, of all
  *   cukern_sum_f32_dev(const T *a, const int64_t *a_strides, const int64_t *shape, int ndim,
  *                      const int *axes, int num_axes, R *out, int device, void *stream)
@@ -129,6 +131,17 @@ CUKERN_API cukern_status cukern_set_cublas_path(const char *path);
 #define CUKERN_SIGNATURE_DEV_binary(id, T, S, R)                                                                \
     cukern_##id##_##S##_dev(const T *a, const int64_t *a_strides, const T *b, const int64_t *b_strides, R *out, \
                             const int64_t *out_strides, const int64_t *shape, int ndim, int device, void *stream)
+#define CUKERN_SIGNATURE_choice(id, T, S, R) \
+    cukern_##id##_##S(const uint8_t *condition, const T *a, const T *b, R *out, size_t n)
+#define CUKERN_SIGNATURE_DEV_choice(id, T, S, R)                                                    \
+    cukern_##id##_##S##_dev(const uint8_t *condition, const int64_t *condition_strides, const T *a, \
+                            const int64_t *a_strides, const T *b, const int64_t *b_strides, R *out, \
+                            const int64_t *out_strides, const int64_t *shape, int ndim, int device, void *stream)
+#define CUKERN_SIGNATURE_axpy(id, T, S, R) cukern_##id##_##S(T a, const T *x, const T *y, R *out, size_t n)
+#define CUKERN_SIGNATURE_DEV_axpy(id, T, S, R)                                                               \
+    cukern_##id##_##S##_dev(T a, const T *x, const int64_t *x_strides, const T *y, const int64_t *y_strides, \
+                            R *out, const int64_t *out_strides, const int64_t *shape, int ndim, int device,  \
+                            void *stream)
 #define CUKERN_SIGNATURE_reduction(id, T, S, R) cukern_##id##_##S(const T *a, R *out, size_t n)
 #define CUKERN_SIGNATURE_DEV_reduction(id, T, S, R)                                               \
     cukern_##id##_##S##_dev(const T *a, const int64_t *a_strides, const int64_t *shape, int ndim, \

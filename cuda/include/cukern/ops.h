@@ -12,7 +12,7 @@ enum class Op : std::int16_t {
     copy,  // not a row: the conversion and copy that staging and products need between any strides
 };
 
-enum class OpKind : std::int8_t { binary, scalar, unary, reduction };
+enum class OpKind : std::int8_t { binary, scalar, unary, choice, axpy, reduction };
 
 // The types that an operation computes in. real: but complex; numeric: but bool; inexact: floating and complex;
 // bits: bool and integers.
@@ -51,11 +51,15 @@ constexpr OpInfo kOps[] = {
 constexpr int kNumTableOps = static_cast<int>(Op::copy);
 
 constexpr const OpInfo &info(Op op) { return kOps[static_cast<int>(op)]; }
-constexpr int arity(OpKind kind) { return kind == OpKind::unary || kind == OpKind::reduction ? 1 : 2; }
+constexpr int arity(OpKind kind) {
+    return kind == OpKind::unary || kind == OpKind::reduction ? 1
+           : kind == OpKind::choice || kind == OpKind::axpy   ? 3
+                                                              : 2;
+}
 constexpr int arity(Op op) { return arity(info(op).kind); }
-constexpr int kMaxInputs = 2;
+constexpr int kMaxInputs = 3;
 
-constexpr const char *kKindNames[] = {"binary", "scalar", "unary", "reduction"};
+constexpr const char *kKindNames[] = {"binary", "scalar", "unary", "choice", "axpy", "reduction"};
 constexpr const char *name_of(OpKind kind) { return kKindNames[static_cast<int>(kind)]; }
 constexpr const char *kTypeSetNames[] = {"any",      "real", "numeric",  "inexact",
                                          "floating", "bits", "integers", "boolean"};

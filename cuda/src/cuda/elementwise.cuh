@@ -45,8 +45,10 @@ template <Op op, typename T, int inputs>
 CUKERN_HD result_t<op, T> apply(const T (&x)[inputs]) {
     if constexpr (inputs == 1)
         return evaluate<op>(x[0]);
-    else
+    else if constexpr (inputs == 2)
         return evaluate<op>(x[0], x[1]);
+    else
+        return evaluate<op>(x[0], x[1], x[2]);
 }
 
 template <Op op, typename T, int inputs>
@@ -114,12 +116,15 @@ __device__ __noinline__ void store_converted(void *data, ElementType type, std::
 }
 
 template <Op op, typename T>
-__device__ T load_strided(const void *data, ElementType type, std::int64_t index, bool split) {
+__device__ T load_strided(const void *data, ElementType type, std::int64_t index, bool split, int input) {
     if constexpr (may_split<op, T>) {
-        if (split) return load_operand<op, T>(data, type, index, true);
+        if (split) return load_operand<op, T>(data, type, index, true, input);
     }
-    return type == ElementTypeOf<T>::value ? static_cast<const T *>(data)[index]
-                                           : load_converted<T>(data, type, index);
+    if (type == ElementTypeOf<T>::value) return static_cast<const T *>(data)[index];
+    if constexpr (op == Op::where) {
+        if (input == 0) return convert<T>(load_converted<Bool>(data, type, index));
+    }
+    return load_converted<T>(data, type, index);
 }
 
 template <Op op, typename T, int inputs>
@@ -142,7 +147,7 @@ __global__ void __launch_bounds__(kThreads) strided_kernel(const __grid_constant
 #pragma unroll
     for (int j = 0; j < inputs; ++j)
         x[j] = p.immediate[j + 1] ? p.values[j]
-                                  : load_strided<op, T>(p.data[j + 1], p.types[j + 1], offset[j + 1], p.split);
+                                  : load_strided<op, T>(p.data[j + 1], p.types[j + 1], offset[j + 1], p.split, j);
     const R result = apply<op, T, inputs>(x);
     if (p.types[0] == ElementTypeOf<R>::value)
         static_cast<R *>(p.data[0])[offset[0]] = result;

@@ -36,6 +36,12 @@ void compute_run(const Run<T, result_t<op, T>> &r, std::int64_t n) noexcept {
             for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i]);
         else
             for (std::int64_t i = 0; i < n; ++i) out[i * so] = evaluate<op>(a[i * sa]);
+    } else if constexpr (arity(op) == 3) {
+        const T *b = r.in[1];
+        const T *c = r.in[2];
+        const std::int64_t sb = r.in_strides[1];
+        const std::int64_t sc = r.in_strides[2];
+        for (std::int64_t i = 0; i < n; ++i) out[i * so] = evaluate<op>(a[i * sa], b[i * sb], c[i * sc]);
     } else {
         const T *b = r.in[1];
         const std::int64_t sb = r.in_strides[1];
@@ -87,8 +93,8 @@ void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int
                 run.in_strides[i - 1] = stride;
             } else {
                 for (std::int64_t j = 0; j < n; ++j)
-                    buffer[i - 1][j] =
-                        load_operand<op, T>(launch.data[i], launch.types[i], offset[i] + j * stride, launch.split);
+                    buffer[i - 1][j] = load_operand<op, T>(launch.data[i], launch.types[i], offset[i] + j * stride,
+                                                           launch.split, i - 1);
                 run.in[i - 1] = buffer[i - 1];
                 run.in_strides[i - 1] = 1;
             }
