@@ -32,7 +32,7 @@ struct Operator {
 };
 
 PyObject *apply(const Operator &how, PyObject *a, PyObject *b, PyObject *out) noexcept {
-    PyObject *own = is_own(a) ? a : b;
+    PyObject *own = b == nullptr || is_own(a) ? a : b;
     PyObject *module = PyType_GetModule(Py_TYPE(own));
     if (module == nullptr) return nullptr;
     if (b != nullptr && !takes_part(state_of(module), own == a ? b : a)) Py_RETURN_NOTIMPLEMENTED;
