@@ -55,9 +55,16 @@ ALONE = {
 
 # For the tools that follow every access to memory: at least one test a kernel template.
 KERNEL_TESTS = [
-    "test_elementwise.py::test_contiguous[cuda-257-add-float32]",
-    "test_elementwise.py::test_contiguous[cuda-1023-divide-int64]",
+    "test_elementwise.py::test_contiguous[cuda-add-float32]",
+    "test_elementwise.py::test_contiguous[cuda-divide-int64]",
     "test_elementwise.py::test_element_types_and_special_values",
+    "test_selections.py::test_broadcasting",
+    *(
+        f"test_reductions.py::test_sizes[cuda-{row}]"
+        for row in ("sum-float32", "max-int8", "argmax-float64", "any-bool")
+    ),
+    "test_reductions.py::test_axes[cuda-mean-complex64]",
+    "test_reductions.py::test_many_dimensions",
     "test_elementwise.py::test_dimensions_that_do_not_merge",
     "test_elementwise.py::test_sixty_four_dimensions",
     "test_elementwise.py::test_the_main_job",
@@ -66,7 +73,10 @@ KERNEL_TESTS = [
     "test_matmul.py::test_layouts[cuda-float64-matmul_tiled]",
 ]
 FINDING = r"^========= (?:Invalid|Program hit|Error: |Warning: |Uninitialized|Race|Barrier|Potential).*"
-KERNEL_TEMPLATES = ["contiguous_kernel", "strided_kernel", "matmul_tiled_kernel"]
+KERNEL_TEMPLATES = [
+    *("contiguous_kernel", "strided_kernel", "matmul_tiled_kernel", "rows_kernel", "short_rows_kernel"),
+    *("columns_kernel", "strided_reduce_kernel", "combine_kernel"),
+]
 
 
 def environment(**extra: str) -> dict[str, str]:

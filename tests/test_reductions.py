@@ -55,19 +55,9 @@ def test_axes(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_sizes(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
     """Sizes at which kernels change their ways: rows, columns, aligned and not, one result of many blocks."""
-    long = 3000 if SMALL else 300_001
-    shapes = [
-        (long,),
-        (2, 4099),
-        (3, 129),
-        (300, 16),
-        (1000, 3),
-        (4096, 8),
-        (16, 300),
-        (5, 64, 32),
-        (3, 65, 33),
-        (700, 515),
-    ]
+    shapes = [(3000,), (2, 4099), (300, 16), (5, 64, 32), (3, 65, 33), (90, 515)]
+    if not SMALL:
+        shapes += [(300_001,), (3, 129), (1000, 3), (4096, 8), (16, 300), (700, 515)]
     for shape in shapes:
         a = values(rng, name, shape, dtype)
         for axis in (None, *range(len(shape))):
