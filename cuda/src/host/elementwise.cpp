@@ -120,11 +120,11 @@ using RangeFunction = void (*)(const ElementwiseLaunch &, std::int64_t, std::int
 
 template <Op op>
 RangeFunction range_function(ElementType compute) noexcept {
+    constexpr auto kExists = [](ElementType type) { return computes_in(op, type); };
     switch (compute) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)           \
-    case ElementType::id:                                                           \
-        if constexpr (computes_in(op, ElementType::id) && is_made(ElementType::id)) \
-            return compute_range<op, ctype>;                                        \
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                 \
+    case ElementType::id:                                                                 \
+        if constexpr (is_made(ElementType::id, kExists)) return compute_range<op, ctype>; \
         break;
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE

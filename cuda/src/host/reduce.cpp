@@ -145,11 +145,11 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
 
 template <Op op>
 void reduce_op(const ReduceLaunch &launch) noexcept {
+    constexpr auto kExists = [](ElementType type) { return reduces_in(op, type); };
     switch (launch.compute) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)          \
-    case ElementType::id:                                                          \
-        if constexpr (reduces_in(op, ElementType::id) && is_made(ElementType::id)) \
-            return reduce_as<op, ctype>(launch);                                   \
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                     \
+    case ElementType::id:                                                                     \
+        if constexpr (is_made(ElementType::id, kExists)) return reduce_as<op, ctype>(launch); \
         break;
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
