@@ -20,6 +20,12 @@ constexpr bool is_made(ElementType type, F exists) noexcept {
 #endif
 }
 
+// Computes elements [begin, end) of out. One translation unit a few element types, so that the build runs in
+// parallel.
+using RangeFunction = void (*)(const ElementwiseLaunch &, std::int64_t, std::int64_t) noexcept;
+template <typename T>
+RangeFunction range_function(Op op) noexcept;
+
 void run_elementwise(const ElementwiseLaunch &launch) noexcept;
 void run_reduction(const ReduceLaunch &launch) noexcept;
 void run_matmul(const MatmulLaunch &launch) noexcept;
