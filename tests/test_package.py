@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zlib
 from importlib.metadata import metadata, version
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def test_it_is_stripped_and_abi3() -> None:
 
 
 def test_its_size() -> None:
-    assert Path(LIBRARY).stat().st_size < 10 * 2**20
+    """The library is nearly all of a wheel, which stays under 20 MB for all generations of GPUs."""
+    assert len(zlib.compress(Path(LIBRARY).read_bytes())) < 20e6
 
 
 def test_versions_agree() -> None:
