@@ -12,22 +12,25 @@ bool same_stream(const StreamRef &a, const StreamRef &b) noexcept { return a.id 
 void release_holder(void *holder) noexcept { Py_DECREF(static_cast<PyObject *>(holder)); }
 
 bool succeeded(const ModuleState &state, const char *function, Status status) noexcept {
-    if (status != CUKERN_OK) raise_status(state, function, status);
-    return status == CUKERN_OK;
+    return status == CUKERN_OK || raise_failure(state, function, status);
 }
 
 }  // namespace
 
-bool order_access(const ModuleState &state, const char *function, const Access &access, const StreamRef &stream,
-                  bool write) noexcept {
-    if (access.storage != nullptr) return succeeded(state, function, access.storage->order(stream, write));
+bool raise_failure(const ModuleState &state, const char *function, Status status) noexcept {
+    raise_status(state, function, status);
+    return false;
+}
+
+bool order_foreign(const ModuleState &state, const char *function, const Access &access,
+                   const StreamRef &stream) noexcept {
     if (!access.has_producer || same_stream(access.producer, stream)) return true;
     return succeeded(state, function, stream_wait_stream(stream, access.producer));
 }
 
 namespace {
 
-Status note_foreign(const Access &access, const StreamRef &stream) noexcept {
+Status note_work(const Access &access, const StreamRef &stream) noexcept {
     if (access.has_producer) {  // its library reuses memory in its own stream's order
         if (!same_stream(access.producer, stream)) CUKERN_TRY(stream_wait_stream(access.producer, stream));
     }
@@ -43,10 +46,9 @@ Status note_foreign(const Access &access, const StreamRef &stream) noexcept {
 
 }  // namespace
 
-bool note_access(const ModuleState &state, const char *function, const Access &access, const StreamRef &stream,
-                 bool write) noexcept {
-    if (access.storage != nullptr) return succeeded(state, function, access.storage->note(stream, write));
-    const Status status = note_foreign(access, stream);
+bool note_foreign(const ModuleState &state, const char *function, const Access &access,
+                  const StreamRef &stream) noexcept {
+    const Status status = note_work(access, stream);
     if (status == CUKERN_OK) return true;
     raise_status(state, function, status);
     const GilRelease released;

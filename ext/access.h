@@ -31,13 +31,28 @@ struct Shape {
     }
 };
 
+// Raises the exception of a failure; always false.
+bool raise_failure(const ModuleState &state, const char *function, Status status) noexcept;
+bool order_foreign(const ModuleState &state, const char *function, const Access &access,
+                   const StreamRef &stream) noexcept;
+bool note_foreign(const ModuleState &state, const char *function, const Access &access,
+                  const StreamRef &stream) noexcept;
+
 // Before a launch on `stream`: what the memory still waits for comes first.
-bool order_access(const ModuleState &state, const char *function, const Access &access, const StreamRef &stream,
-                  bool write) noexcept;
+inline bool order_access(const ModuleState &state, const char *function, const Access &access,
+                         const StreamRef &stream, bool write) noexcept {
+    if (access.storage == nullptr) return order_foreign(state, function, access, stream);
+    const Status status = access.storage->order(stream, write);
+    return status == CUKERN_OK || raise_failure(state, function, status);
+}
 
 // After it: later work elsewhere, and the release of the memory, come after it.
-bool note_access(const ModuleState &state, const char *function, const Access &access, const StreamRef &stream,
-                 bool write) noexcept;
+inline bool note_access(const ModuleState &state, const char *function, const Access &access,
+                        const StreamRef &stream, bool write) noexcept {
+    if (access.storage == nullptr) return note_foreign(state, function, access, stream);
+    const Status status = access.storage->note(stream, write);
+    return status == CUKERN_OK || raise_failure(state, function, status);
+}
 
 // Waits until the host may read (or write) the memory; without the GIL where it has to.
 bool wait_for_host(const ModuleState &state, const char *function, Storage *storage, bool write) noexcept;

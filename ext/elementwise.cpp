@@ -97,7 +97,7 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
     if (cast == nullptr && !check_type(op, types, compute)) return nullptr;
     if (!resolve(op, types, compute, a) || (count > 1 && !resolve(op, types, compute, b))) return nullptr;
     Shape shape(a.view().ndim, a.view().shape);
-    if (count > 1 && !broadcast(function, a, b, &shape)) return nullptr;
+    if (count > 1 && !broadcast_onto(function, a, b, &shape)) return nullptr;
     Operand *const operands[] = {&a, &b};
     Result result;
     if (!result.prepare(request, shape, cast != nullptr ? *cast : result_type(op, compute), operands, count,

@@ -59,29 +59,34 @@ void keep_order(Operand *const *operands, int num_operands, const Shape &shape, 
 
 }  // namespace
 
-bool broadcast(const char *function, const Operand &a, const Operand &b, Shape *shape) noexcept {
-    *shape = Shape(a.view().ndim, a.view().shape);
-    return broadcast_onto(function, a, b, shape);
+namespace {
+
+bool refuse_shapes(const char *function, const Operand &a, const Shape &shape, const Operand &b) noexcept {
+    const PyRef x = shape_text(shape.ndim, shape.lengths);
+    const PyRef y = shape_text(b.view().ndim, b.view().shape);
+    if (x && y)
+        PyErr_Format(PyExc_ValueError, "%s: shapes do not broadcast: %s is %U, %s is %U", function, a.name(),
+                     x.get(), b.name(), y.get());
+    return false;
 }
+
+}  // namespace
 
 bool broadcast_onto(const char *function, const Operand &a, const Operand &b, Shape *shape) noexcept {
     const TensorView &y = b.view();
-    const Shape x = *shape;
-    shape->ndim = x.ndim > y.ndim ? x.ndim : y.ndim;
-    for (int i = 0; i < shape->ndim; ++i) {
-        const int ix = i - (shape->ndim - x.ndim);
-        const int iy = i - (shape->ndim - y.ndim);
-        const std::int64_t nx = ix < 0 ? 1 : x.lengths[ix];
-        const std::int64_t ny = iy < 0 ? 1 : y.shape[iy];
-        if (nx != ny && nx != 1 && ny != 1) {
-            const PyRef sx = shape_text(x.ndim, x.lengths);
-            const PyRef sy = shape_text(y.ndim, y.shape);
-            if (sx && sy)
-                PyErr_Format(PyExc_ValueError, "%s: shapes do not broadcast: %s is %U, %s is %U", function,
-                             a.name(), sx.get(), b.name(), sy.get());
-            return false;
-        }
-        shape->lengths[i] = nx == 1 ? ny : nx;
+    const int lead = y.ndim - shape->ndim;  // dimensions that only b has
+    for (int i = lead > 0 ? lead : 0; i < y.ndim; ++i) {
+        const std::int64_t nx = shape->lengths[i - lead];
+        if (nx != y.shape[i] && nx != 1 && y.shape[i] != 1) return refuse_shapes(function, a, *shape, b);
+    }
+    if (lead > 0) {
+        for (int i = shape->ndim - 1; i >= 0; --i) shape->lengths[i + lead] = shape->lengths[i];
+        for (int i = 0; i < lead; ++i) shape->lengths[i] = y.shape[i];
+        shape->ndim = y.ndim;
+    }
+    for (int i = 0; i < y.ndim; ++i) {
+        std::int64_t &length = shape->lengths[i + shape->ndim - y.ndim];
+        if (length == 1) length = y.shape[i];
     }
     return true;
 }

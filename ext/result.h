@@ -59,9 +59,7 @@ private:
     Site site_;
 };
 
-// The shape that two operands broadcast to; ValueError where they don't.
-bool broadcast(const char *function, const Operand &a, const Operand &b, Shape *shape) noexcept;
-// That of `shape`, which is a's, and b.
+// Makes `shape`, that of `a`, the one to which it broadcasts with b; ValueError where they don't.
 bool broadcast_onto(const char *function, const Operand &a, const Operand &b, Shape *shape) noexcept;
 
 }  // namespace cukern::py

@@ -46,8 +46,8 @@ PyObject *run(ModuleState &state, Op op, const Arguments &arguments) noexcept {
         return nullptr;
     ElementType compute;
     if (!find_types(op, control, a, b, &compute) || !a.resolve(compute) || !b.resolve(compute)) return nullptr;
-    Shape shape;
-    if (!broadcast(function, control, a, &shape) || !broadcast_onto(function, a, b, &shape)) return nullptr;
+    Shape shape(control.view().ndim, control.view().shape);
+    if (!broadcast_onto(function, control, a, &shape) || !broadcast_onto(function, a, b, &shape)) return nullptr;
     Operand *const operands[] = {&control, &a, &b};
     Operand *const arrays[] = {&a, &b, &control};  // the first array decides on the kind of the result
     Result result;
@@ -102,10 +102,7 @@ PyObject *clip_method(PyObject *module, PyObject *args, PyObject *keywords) {
     PyObject *const order = Py_IsNone(stream) != 0 ? nullptr : stream;
     const bool has_least = Py_IsNone(least) == 0;
     const bool has_most = Py_IsNone(most) == 0;
-    if (!has_least && !has_most) {
-        PyErr_SetString(PyExc_ValueError, "clip: one of min and max must be given");
-        return nullptr;
-    }
+    if (!has_least && !has_most) return run_elementwise(state, Op::maximum, a, a, target, order);  // a copy
     if (!has_most) return run_elementwise(state, Op::maximum, a, least, target, order);
     if (!has_least) return run_elementwise(state, Op::minimum, a, most, target, order);
     const PyRef raised = PyRef::steal(run_elementwise(state, Op::maximum, a, least, nullptr, order));
@@ -140,7 +137,7 @@ PyMethodDef kSelectionMethods[] = {
      "clip(a, /, min=None, max=None, *, out=None, stream=None)\n--\n\n"
      "Elements no less than `min` and no more than `max`; where both cannot be, `max`.\n\n"
      "Parameters\n----------\na : Array, ndarray, another library's array, buffer, or number\n"
-     "min, max : the same, or None\n    One of them is given.\n" CUKERN_SELECTION_TEXT
+     "min, max : the same, or None\n    Without either the elements are copied.\n" CUKERN_SELECTION_TEXT
      ">>> cukern.clip(numpy.arange(4), 1, 2)\narray([1, 1, 2, 2])\n"},
     {nullptr, nullptr, 0, nullptr},
 };

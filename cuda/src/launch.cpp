@@ -44,6 +44,67 @@ Immediate split(const TensorView &view) noexcept {
     return out;
 }
 
+// An operand given by value, in the type that the operation computes in.
+Immediate value_of(const TensorView &input, const ElementwiseLaunch &launch, int operand) noexcept {
+    if (launch.split) return split(input);
+    if (launch.op != Op::where || operand != 1) return converted(input, launch.compute);
+    TensorView condition = input;  // by its truth
+    condition.type = ElementType::bool_;
+    condition.value = converted(input, ElementType::bool_);
+    return converted(condition, launch.compute);
+}
+
+// All arrays lie in C order without gaps and have as many elements as out.
+bool are_packed(const ElementwiseCall &call, int inputs, std::int64_t count) noexcept {
+    if (!is_packed(*call.out)) return false;
+    for (int i = 0; i < inputs; ++i) {
+        const TensorView &input = *call.inputs[i];
+        if (!input.immediate && (count_of(input) != count || !is_packed(input))) return false;
+    }
+    return true;
+}
+
+void set_one_dimension(std::int64_t length, ElementwiseLaunch *launch) noexcept {
+    launch->ndim = 1;
+    launch->shape[0] = length;
+    for (int i = 0; i < launch->num_operands; ++i) launch->strides[i][0] = 1;
+}
+
+void turn_forward(ElementwiseLaunch *launch, int ndim) noexcept {  // out always walks forward
+    for (int d = 0; d < ndim; ++d) {
+        if (launch->strides[0][d] >= 0) continue;
+        for (int i = 0; i < launch->num_operands; ++i) {
+            if (launch->immediate[i]) continue;
+            launch->data[i] = static_cast<char *>(launch->data[i]) +
+                              (launch->shape[d] - 1) * launch->strides[i][d] * size_of(launch->types[i]);
+            launch->strides[i][d] = -launch->strides[i][d];
+        }
+    }
+}
+
+void lay_out(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
+    if (are_packed(call, launch->num_operands - 1, launch->count)) {
+        set_one_dimension(launch->count, launch);
+        return;
+    }
+    const TensorView &out = *call.out;
+    for (int d = 0; d < out.ndim; ++d) {
+        launch->shape[d] = out.shape[d];
+        launch->strides[0][d] = out.strides[d];
+    }
+    for (int i = 1; i < launch->num_operands; ++i) {
+        const TensorView &input = *call.inputs[i - 1];
+        const int lead = out.ndim - input.ndim;
+        for (int d = 0; d < out.ndim; ++d)
+            launch->strides[i][d] = d < lead || input.shape[d - lead] == 1 ? 0 : input.strides[d - lead];
+    }
+    turn_forward(launch, out.ndim);
+    std::int64_t *strides[kMaxOperands];
+    for (int i = 0; i < launch->num_operands; ++i) strides[i] = launch->strides[i];
+    launch->ndim = reduce_dimensions(launch->shape, strides, launch->num_operands, out.ndim);
+    if (launch->ndim == 0) set_one_dimension(1, launch);
+}
+
 }  // namespace
 
 void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
@@ -57,48 +118,19 @@ void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) no
     launch->data[0] = out.data;
     launch->types[0] = out.type;
     launch->immediate[0] = false;
-    for (int d = 0; d < out.ndim; ++d) {
-        launch->shape[d] = out.shape[d];
-        launch->strides[0][d] = out.strides[d];
-    }
     for (int i = 1; i < launch->num_operands; ++i) {
         const TensorView &input = *call.inputs[i - 1];
         launch->data[i] = input.data;
         launch->types[i] = input.type;
         launch->immediate[i] = input.immediate;
-        if (input.immediate && op == Op::where && i == 1) {
-            TensorView condition = input;
-            condition.type = ElementType::bool_;
-            condition.value = converted(input, ElementType::bool_);
-            launch->values[i] = converted(condition, call.compute);
-        } else if (input.immediate)
-            launch->values[i] =
-                launch->split ? split(input) : converted(input, op == Op::copy ? out.type : call.compute);
-        const int lead = out.ndim - input.ndim;
-        for (int d = 0; d < out.ndim; ++d)
-            launch->strides[i][d] = d < lead || input.shape[d - lead] == 1 ? 0 : input.strides[d - lead];
+        if (input.immediate)
+            launch->values[i] = op == Op::copy ? converted(input, out.type) : value_of(input, *launch, i);
     }
-    for (int d = 0; d < out.ndim; ++d) {  // out always walks forward
-        if (launch->strides[0][d] >= 0) continue;
-        for (int i = 0; i < launch->num_operands; ++i) {
-            if (launch->immediate[i]) continue;
-            launch->data[i] = static_cast<char *>(launch->data[i]) +
-                              (launch->shape[d] - 1) * launch->strides[i][d] * size_of(launch->types[i]);
-            launch->strides[i][d] = -launch->strides[i][d];
-        }
-    }
+    lay_out(call, launch);
     if (op == Op::copy && launch->compute == bits_of(out.type) &&
         (launch->immediate[1] || launch->types[1] == out.type))
         launch->types[0] = launch->types[1] = launch->compute;
     launch->result = result_type(op, launch->compute);
-    std::int64_t *strides[kMaxOperands];
-    for (int i = 0; i < launch->num_operands; ++i) strides[i] = launch->strides[i];
-    launch->ndim = reduce_dimensions(launch->shape, strides, launch->num_operands, out.ndim);
-    if (launch->ndim == 0) {  // one element
-        launch->ndim = 1;
-        launch->shape[0] = 1;
-        for (int i = 0; i < launch->num_operands; ++i) launch->strides[i][0] = 1;
-    }
 }
 
 ElementwiseLaunch plan_copy(const TensorView &source, const TensorView &destination) noexcept {

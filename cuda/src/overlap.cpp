@@ -114,7 +114,22 @@ bool overlaps(const ByteLayout &a, const ByteLayout &b) noexcept {
     return search.solve(y.high - 1 - x.low);
 }
 
+namespace {
+
+// In C order without gaps, as most arrays are.
+bool is_packed(const ByteLayout &a) noexcept {
+    std::int64_t stride = a.item_size;
+    for (int i = a.ndim - 1; i >= 0; --i) {
+        if (a.shape[i] != 1 && a.strides[i] != stride) return false;
+        stride *= a.shape[i];
+    }
+    return true;
+}
+
+}  // namespace
+
 bool overlaps_itself(const ByteLayout &a) noexcept {
+    if (is_packed(a)) return false;
     std::int64_t shape[64];
     std::int64_t strides[64];
     int ndim = 0;

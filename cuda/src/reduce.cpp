@@ -103,15 +103,6 @@ TensorView value_of_nothing(const ReduceCall &call) noexcept {
     return view;
 }
 
-bool is_packed(const TensorView &view) noexcept {
-    std::int64_t stride = 1;
-    for (int i = view.ndim - 1; i >= 0; --i) {
-        if (view.shape[i] != 1 && view.strides[i] != stride) return false;
-        stride *= view.shape[i];
-    }
-    return true;
-}
-
 Status run(Context &context, const ReduceCall &call, const StreamRef &stream) noexcept {
     const TensorView &out = *call.out;
     if (count_of(out) == 0) return CUKERN_OK;

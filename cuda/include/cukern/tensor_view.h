@@ -37,6 +37,16 @@ inline std::int64_t count_of(const TensorView &view) {
 
 inline std::int64_t bytes_of(const TensorView &view) { return count_of(view) * size_of(view.type); }
 
+// Whether the elements lie in C order without gaps.
+inline bool is_packed(const TensorView &view) {
+    std::int64_t stride = 1;
+    for (int i = view.ndim - 1; i >= 0; --i) {
+        if (view.shape[i] != 1 && view.strides[i] != stride) return false;
+        stride *= view.shape[i];
+    }
+    return true;
+}
+
 // Fills in C-contiguous strides.
 inline void set_contiguous(TensorView &view) {
     std::int64_t stride = 1;

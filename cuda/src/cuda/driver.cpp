@@ -1,5 +1,7 @@
 #include "cuda/driver.h"
 
+#include <new>
+
 namespace cukern::cuda {
 namespace {
 
@@ -21,6 +23,29 @@ int current_context(void **context) noexcept {
 
 LaunchFunction launch_function() noexcept {
     static const auto function = look_up<LaunchFunction>("cuLaunchKernel");
+    return function;
+}
+
+void *KernelHandles::in_current_context(const void *symbol) noexcept {
+    void *context = nullptr;
+    if (current_context(&context) != 0 || context == nullptr) return nullptr;
+    for (const Handle *handle = first_.load(std::memory_order_acquire); handle != nullptr; handle = handle->next)
+        if (handle->context == context) return handle->function;
+    return find(symbol, context);
+}
+
+void *KernelHandles::find(const void *symbol, void *context) noexcept {
+    static const auto function_of = look_up<int (*)(void **, cudaKernel_t)>("cuKernelGetFunction");
+    cudaKernel_t kernel = nullptr;
+    if (cudaGetKernel(&kernel, symbol) != cudaSuccess) {
+        cudaGetLastError();
+        return nullptr;
+    }
+    void *function = nullptr;
+    if (function_of == nullptr || launch_function() == nullptr || function_of(&function, kernel) != 0)
+        return nullptr;
+    auto *handle = new (std::nothrow) Handle{context, function, first_.load(std::memory_order_relaxed)};
+    while (handle != nullptr && !first_.compare_exchange_weak(handle->next, handle, std::memory_order_release));
     return function;
 }
 
