@@ -318,6 +318,27 @@ PyGetSetDef kArrayAttributes[] = {
 
 namespace {
 
+// The array API standard's; its versions from 2021.12 to 2024.12 ask nothing else of us.
+PyObject *array_namespace(PyObject *self, PyObject *args, PyObject *keywords) {
+    static const char *const names[] = {"api_version", nullptr};
+    PyObject *version = Py_None;
+    if (PyArg_ParseTupleAndKeywords(args, keywords, "|$O:__array_namespace__", const_cast<char **>(names),
+                                    &version) == 0)
+        return nullptr;
+    bool known = Py_IsNone(version) != 0;
+    for (const char *each : {"2021.12", "2022.12", "2023.12", "2024.12"})
+        known = known || (PyUnicode_Check(version) && PyUnicode_CompareWithASCIIString(version, each) == 0);
+    if (!known) {
+        PyErr_Format(PyExc_ValueError,
+                     "__array_namespace__: api_version is %R; expected None or '2021.12' to '2024.12'", version);
+        return nullptr;
+    }
+    PyObject *module = PyDict_GetItemString(state_of_type(self).modules, "cukern");
+    if (module == nullptr)
+        PyErr_SetString(PyExc_RuntimeError, "__array_namespace__: cukern is not in sys.modules");
+    return module == nullptr ? nullptr : PyRef::borrow(module).release();
+}
+
 template <Op op>
 PyObject *array_reduction(PyObject *self, PyObject *args, PyObject *keywords) {
     return reduce_array(op, self, args, keywords);
@@ -342,6 +363,8 @@ PyMethodDef kArrayMethods[] = {
      "var(axis=None, **options)\n--\n\n`cukern.var` of this array."},
     {"std", with_keywords(array_std), METH_VARARGS | METH_KEYWORDS,
      "std(axis=None, **options)\n--\n\n`cukern.std` of this array."},
+    {"__array_namespace__", with_keywords(array_namespace), METH_VARARGS | METH_KEYWORDS,
+     "__array_namespace__(*, api_version=None)\n--\n\nReturn cukern, whose functions take this array."},
     {"reshape", with_keywords(array_reshape), METH_VARARGS | METH_KEYWORDS,
      "reshape(*shape, copy=None)\n--\n\nReturn an array of the same elements, in C order, with another shape.\n\n"
      "A view where the strides allow it; else a copy, or ValueError with ``copy=False``."},
@@ -365,6 +388,7 @@ PyMethodDef kArrayMethods[] = {
      "cannot hold become whatever the processor gives, as in NumPy."},
     {"copy", with_keywords(array_copy), METH_VARARGS | METH_KEYWORDS,
      "copy(*, stream=None)\n--\n\nReturn a copy in memory of the same kind."},
+    {"__complex__", array_complex, METH_NOARGS, "The one element as a Python complex number."},
     {"__copy__", with_keywords(array_copy), METH_VARARGS | METH_KEYWORDS, "copy.copy: a copy of the elements."},
     {"__deepcopy__", array_deepcopy, METH_O, "copy.deepcopy: a copy of the elements."},
     {"__reduce_ex__", array_reduce_ex, METH_O, "Pickles the elements; out-of-band with protocol 5."},

@@ -92,6 +92,7 @@ void array_release_buffer(PyObject *self, Py_buffer *buffer);
 int array_bool(PyObject *self);
 PyObject *array_int(PyObject *self);
 PyObject *array_float(PyObject *self);
+PyObject *array_complex(PyObject *self, PyObject *);
 PyObject *array_index(PyObject *self);
 PyObject *array_compare(PyObject *a, PyObject *b, int how);
 

@@ -105,6 +105,14 @@ PyObject *array_float(PyObject *self) {
     return element ? PyNumber_Float(element.get()) : nullptr;
 }
 
+PyObject *array_complex(PyObject *self, PyObject *) {
+    if (!check_single(array_of(self), "complex")) return nullptr;
+    const PyRef element = element_of(array_of(self));
+    if (!element || PyComplex_Check(element.get())) return PyRef::borrow(element.get()).release();
+    const double real = PyFloat_AsDouble(element.get());
+    return real == -1.0 && PyErr_Occurred() != nullptr ? nullptr : PyComplex_FromDoubles(real, 0);
+}
+
 PyObject *array_index(PyObject *self) {
     const Array *array = array_of(self);
     if (array->ndim != 0 || !is_integer(array->type)) {

@@ -203,6 +203,8 @@ bool add_element_types(PyObject *module, ModuleState &state) noexcept {
         PyObject *dtype = number_of(i) >= 0 ? reinterpret_cast<PyObject *>(PyArray_DescrFromType(number_of(i)))
                                             : PyRef::borrow(Py_None).release();
         if (dtype == nullptr || PyTuple_SetItem(state.dtypes, i, dtype) != 0) return false;
+        if (number_of(i) >= 0 && PyModule_AddObjectRef(module, name_of(static_cast<ElementType>(i)), dtype) != 0)
+            return false;
     }
     return state.dtypes != nullptr;
 }

@@ -24,6 +24,8 @@ inline PyCFunction as_method(KeywordFunction function) noexcept {
 extern PyMethodDef kElementwiseMethods[];
 extern PyMethodDef kReductionMethods[];
 extern PyMethodDef kSelectionMethods[];
+extern PyMethodDef kCastMethods[];
+extern PyMethodDef kCumulativeMethods[];
 extern PyMethodDef kMatmulMethods[];
 extern PyMethodDef kBackendMethods[];
 extern PyMethodDef kStreamFunctions[];

@@ -102,6 +102,13 @@ bool is_number(PyObject *object) noexcept {
            ((PyFloat_Check(object) || PyComplex_Check(object)) && !is_numpy_scalar(object));
 }
 
+Weak weak_of(PyObject *number) noexcept {
+    return PyBool_Check(number)      ? Weak::boolean
+           : PyLong_Check(number)    ? Weak::integer
+           : PyComplex_Check(number) ? Weak::complex
+                                     : Weak::real;
+}
+
 bool Operand::read(const Place &place, PyObject *object, Reading &reading) noexcept {
     object_ = object;
     access_.name = place.argument;
@@ -113,10 +120,7 @@ bool Operand::read(const Place &place, PyObject *object, Reading &reading) noexc
         return aligned_ || stand_in(place);
     }
     if (is_number(object)) {
-        weak_ = PyBool_Check(object)      ? Weak::boolean
-                : PyLong_Check(object)    ? Weak::integer
-                : PyComplex_Check(object) ? Weak::complex
-                                          : Weak::real;
+        weak_ = weak_of(object);
         access_.view.immediate = true;
         return true;
     }

@@ -127,6 +127,7 @@ private:
 
 // A Python number, or a list or tuple: what NumPy makes an array of.
 bool is_number(PyObject *object) noexcept;
+Weak weak_of(PyObject *number) noexcept;
 inline bool is_plain(PyObject *object) noexcept {
     return is_number(object) || PyList_Check(object) || PyTuple_Check(object);
 }

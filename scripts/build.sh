@@ -18,6 +18,7 @@ TASK=name ./scripts/build.sh
   test_install_wheel   install that wheel for each Python 3.11 to 3.13 present, and run the tests on it
   build_library        libcukern.so and its headers in build/library, for programs without Python
   lint                 formatters, linters, type checkers
+  array_api_tests      the array API standard's own tests on the host back-end; ARRAY_API_TESTS: a checkout of them
   gpu_report           on a machine with a GPU: docs/gpu-report.md (PARTS=suite,memcheck,racecheck,...)
   cleanup              remove what the tasks made
 
@@ -215,6 +216,22 @@ print("-isystem", sysconfig.get_path("include"), "-isystem", numpy.get_include()
         say "actionlint"
         actionlint
     fi
+}
+
+# Their elementwise, special-case, statistical and DLPack files; what NumPy fails too is listed with reasons.
+task_array_api_tests() {
+    [ -n "${ARRAY_API_TESTS:-}" ] ||
+        fail "ARRAY_API_TESTS is not set; it names a checkout of github.com/data-apis/array-api-tests, with its submodule"
+    task_install_environment
+    install_extras array-api
+    CUKERN_HOST_ONLY=1 install_package
+    local xfails="$PWD/tests/array_api_xfails.txt" files=()
+    for name in operators_and_elementwise_functions special_cases statistical_functions dlpack; do
+        files+=("array_api_tests/test_$name.py")
+    done
+    (cd "$ARRAY_API_TESTS" && ARRAY_API_TESTS_MODULE=cukern CUKERN_BACKEND=host "$BIN/python" -m pytest -q -rfE \
+        --disable-warnings -p no:cacheprovider -o xfail_strict=true --disable-deadline --xfails-file "$xfails" \
+        "${files[@]}" "$@")
 }
 
 task_gpu_report() {

@@ -69,7 +69,7 @@ def test_headers_are_there_and_are_c(tmp_path: Path) -> None:
 
 def test_all_names_exist_and_none_is_missing() -> None:
     for name in cukern.__all__:
-        assert getattr(cukern, name)
+        assert hasattr(cukern, name)
     public = {name for name in vars(cukern) if not name.startswith("_")}
     assert public == set(cukern.__all__)
 
@@ -77,7 +77,7 @@ def test_all_names_exist_and_none_is_missing() -> None:
 def test_stub_names_every_function() -> None:
     stub = (Path(cukern.__file__).parent / "_cukern.pyi").read_text()
     for name in cukern.__all__:
-        if name not in ("get_include", "library_path"):
+        if hasattr(cukern._cukern, name):
             assert any(text in stub for text in (f"def {name}(", f"class {name}(", f"class {name}:", f"{name}: "))
     assert (Path(cukern.__file__).parent / "py.typed").is_file()
 

@@ -66,6 +66,31 @@ inline bool are_columns(const ReduceLaunch &launch) noexcept {
            launch.kept_strides[launch.num_kept - 1] == 1;
 }
 
+// Running results along lines of `length` elements into packed memory of type `compute`. Line i begins at the
+// place that the kept dimensions give it, which run from the slowest to the fastest; in `out` the elements of a
+// line are `inner` apart, as are the lines of each block of `inner`.
+struct ScanLaunch {
+    Op op;
+    ElementType type;     // of the input
+    ElementType compute;  // and of out
+    const void *in;
+    void *out;
+    std::int64_t lines;
+    std::int64_t length;
+    std::int64_t stride;  // of the input, in elements
+    std::int64_t inner;
+    int num_kept;
+    std::int64_t kept_shape[kMaxReduceDims];
+    std::int64_t kept_strides[kMaxReduceDims];
+    void *scratch;               // for the totals of parts of lines; null: there is no memory for them
+    std::int64_t scratch_bytes;  // what may be used of it
+};
+
+// The types that running results are computed in.
+constexpr bool scans_in(ElementType type) {
+    return is_floating(type) || kind_of(type) == 'c' || type == ElementType::int64 || type == ElementType::uint64;
+}
+
 // out (m, n), row-major with leading dimension ldc >= n, = a (m, k) @ b (k, n). An operand that is not
 // transposed is row-major with a leading dimension of at least its row length; a transposed one column-major.
 struct MatmulLaunch {

@@ -150,6 +150,10 @@ Status Runtime::launch_reduction(const ReduceLaunch &launch, Stream stream) noex
     return fails(Fault::launch) ? injected("cudaLaunchKernel") : do_launch_reduction(launch, stream);
 }
 
+Status Runtime::launch_scan(const ScanLaunch &launch, Stream stream) noexcept {
+    return fails(Fault::launch) ? injected("cudaLaunchKernel") : do_launch_scan(launch, stream);
+}
+
 Status Runtime::launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept {
     return fails(Fault::launch) ? injected("cudaLaunchKernel") : do_launch_matmul(launch, stream);
 }

@@ -64,6 +64,7 @@ public:
 
     Status launch_elementwise(const ElementwiseLaunch &launch, Stream stream) noexcept;
     Status launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept;
+    Status launch_scan(const ScanLaunch &launch, Stream stream) noexcept;
     Status launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept;
     // A product by cuBLAS, which must be open.
     Status launch_cublas(const MatmulLaunch &launch, int device, Stream stream) noexcept;
@@ -85,6 +86,7 @@ protected:
     virtual Status do_synchronize_event(Event event) noexcept = 0;
     virtual Status do_launch_elementwise(const ElementwiseLaunch &launch, Stream stream) noexcept = 0;
     virtual Status do_launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept = 0;
+    virtual Status do_launch_scan(const ScanLaunch &launch, Stream stream) noexcept = 0;
     virtual Status do_launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept = 0;
     virtual Status do_launch_cublas(const MatmulLaunch &launch, int device, Stream stream) noexcept = 0;
 };

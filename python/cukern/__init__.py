@@ -17,9 +17,25 @@ from pathlib import Path as _Path
 
 from . import _cukern
 from ._cukern import *  # noqa: F403
+from ._namespace import __array_namespace_info__ as __array_namespace_info__
+from ._namespace import e, finfo, iinfo, inf, isdtype, nan, newaxis, pi
+
+__array_api_version__ = "2024.12"
 
 # What the extension has without a leading underscore is public: types, errors, functions, the table's rows.
-__all__ = ["get_include", "library_path", *(name for name in sorted(vars(_cukern)) if not name.startswith("_"))]
+__all__ = [
+    "e",
+    "finfo",
+    "get_include",
+    "iinfo",
+    "inf",
+    "isdtype",
+    "library_path",
+    "nan",
+    "newaxis",
+    "pi",
+    *(name for name in sorted(vars(_cukern)) if not name.startswith("_")),
+]
 
 __version__ = _cukern.__version__
 

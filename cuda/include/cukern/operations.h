@@ -37,6 +37,19 @@ struct ReduceCall {
 Status reduce(const ReduceCall &call, const StreamRef &stream) noexcept;
 Status reduce_on_host(const ReduceCall &call) noexcept;
 
+// out = the results of a reduction (sum or prod) of the elements up to each along one dimension, computed in
+// `compute`, of the input's shape.
+struct ScanCall {
+    Op op = Op::sum;
+    ElementType compute = ElementType::float32;
+    const TensorView *input = nullptr;
+    int axis = 0;
+    const TensorView *out = nullptr;
+};
+
+Status scan(const ScanCall &call, const StreamRef &stream) noexcept;
+Status scan_on_host(const ScanCall &call) noexcept;
+
 enum class MatmulAlgorithm : std::int8_t { automatic, tiled, cublas };
 
 // out = a @ b, all two-dimensional, computed in `compute`.

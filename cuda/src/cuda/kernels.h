@@ -19,6 +19,8 @@ bool reduces_as_stored(const ReduceLaunch &launch) noexcept;
 template <typename T>
 cudaError_t launch_reduction(const ReduceLaunch &launch, bool stored, cudaStream_t stream) noexcept;
 
+cudaError_t launch_scan(const ScanLaunch &launch, cudaStream_t stream) noexcept;
+
 template <typename T>
 cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, cudaStream_t stream) noexcept;
 

@@ -221,6 +221,10 @@ protected:
         return fail(CUKERN_INTERNAL, "unknown element type");
     }
 
+    Status do_launch_scan(const ScanLaunch &launch, Stream stream) noexcept override {
+        return check(cuda::launch_scan(launch, native(stream)), "cudaLaunchKernel");
+    }
+
     Status do_launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept override {
         switch (launch.type) {
 #define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                               \

@@ -28,6 +28,7 @@ RangeFunction range_function(Op op) noexcept;
 
 void run_elementwise(const ElementwiseLaunch &launch) noexcept;
 void run_reduction(const ReduceLaunch &launch) noexcept;
+void run_scan(const ScanLaunch &launch) noexcept;
 void run_matmul(const MatmulLaunch &launch) noexcept;
 
 }  // namespace cukern::host

@@ -138,6 +138,11 @@ protected:
         return CUKERN_OK;
     }
 
+    Status do_launch_scan(const ScanLaunch &launch, Stream) noexcept override {
+        host::run_scan(launch);
+        return CUKERN_OK;
+    }
+
     Status do_launch_matmul(const MatmulLaunch &launch, Stream) noexcept override {
         host::run_matmul(launch);
         return CUKERN_OK;

@@ -1,0 +1,177 @@
+// cumulative_sum and cumulative_prod: parse, view, check, launch, return.
+#include "python.h"
+
+#include <cstring>
+
+#include "element_types.h"
+#include "errors.h"
+#include "methods.h"
+#include "result.h"
+#include "shapes.h"
+
+#include "cukern/operations.h"
+
+namespace cukern::py {
+namespace {
+
+struct Given {
+    PyObject *object = nullptr;
+    PyObject *axis = nullptr;
+    PyObject *dtype = nullptr;
+    int include_initial = 0;
+    PyObject *out = nullptr;
+    PyObject *stream = nullptr;
+};
+
+PyObject *given_or_null(PyObject *object) noexcept {
+    return object == nullptr || Py_IsNone(object) != 0 ? nullptr : object;
+}
+
+bool find_axis(const char *function, const Operand &a, PyObject *given, int *axis) noexcept {
+    const int ndim = a.view().immediate ? 0 : a.view().ndim;
+    *axis = 0;
+    int count = 0;
+    if (ndim == 0) {
+        PyErr_Format(PyExc_ValueError, "%s: a has no dimensions; it needs at least one", function);
+        return false;
+    }
+    if (given != nullptr) {
+        int axes[kMaxDims];
+        if (!parse_axes(function, given, ndim, axes, &count)) return false;
+        if (count == 1 && PyTuple_Check(given) == 0) {
+            *axis = axes[0];
+            return true;
+        }
+        PyErr_Format(PyExc_TypeError, "%s: axis is %R; expected one int", function, given);
+        return false;
+    }
+    if (ndim == 1) return true;
+    PyErr_Format(PyExc_ValueError, "%s: a has %d dimensions; say which one by axis=", function, ndim);
+    return false;
+}
+
+// That of the table's sum and prod, or the one asked for.
+bool find_type(const ModuleState &state, const char *function, Op op, ElementType type, PyObject *dtype,
+               ElementType *result, ElementType *compute) noexcept {
+    *result = compute_type(op, type, type);
+    if (dtype != nullptr && !parse_dtype(state, function, dtype, result)) return false;
+    *compute = compute_type(op, *result, *result);
+    return true;
+}
+
+// The elements of a view from `begin` on along one dimension.
+TensorView part_of(const TensorView &view, int axis, std::int64_t begin, std::int64_t length) noexcept {
+    TensorView part = view;
+    part.data = static_cast<char *>(view.data) + begin * view.strides[axis] * size_of(view.type);
+    part.shape[axis] = length;
+    return part;
+}
+
+Status fill(const Site &site, const TensorView &out, bool value) noexcept {
+    TensorView one;
+    one.type = ElementType::uint8;
+    one.immediate = true;
+    one.value = {};
+    one.value.bytes[0] = value ? 1 : 0;
+    ElementwiseCall call;
+    call.inputs[0] = &one;
+    call.out = &out;
+    return site.on_device ? elementwise(call, site.stream) : elementwise_on_host(call);
+}
+
+PyObject *run(ModuleState &state, Op op, const char *function, const Given &given) noexcept {
+    const Request request{state, function, given_or_null(given.out), given_or_null(given.stream)};
+    Backend backend;
+    Reading reading;
+    if (!ensure_backend(state, function, &backend) || !consumer_of(request, &reading.consumer)) return nullptr;
+    Operand a;
+    if (!a.read({state, function, "a"}, given.object, reading)) return nullptr;
+    ScanCall call;
+    call.op = op;
+    ElementType type;
+    if (!find_axis(function, a, given_or_null(given.axis), &call.axis) ||
+        !find_type(state, function, op, a.type(), given_or_null(given.dtype), &type, &call.compute))
+        return nullptr;
+    Shape shape(a.view().ndim, a.view().shape);
+    if (given.include_initial != 0) ++shape.lengths[call.axis];
+    Operand *const operands[] = {&a};
+    Result result;
+    if (!result.prepare(request, shape, type, operands, 1, Overlap::none_allowed, reading) ||
+        !result.begin(request, operands, 1))
+        return nullptr;
+
+    const std::int64_t first = given.include_initial != 0 ? 1 : 0;
+    const TensorView initial = part_of(result.view(), call.axis, 0, first);
+    const TensorView out = part_of(result.view(), call.axis, first, shape.lengths[call.axis] - first);
+    call.input = &a.view();
+    call.out = &out;
+    const auto launch = [&] {
+        if (const Status status = fill(result.site(), initial, op == Op::prod); status != CUKERN_OK) return status;
+        return result.site().on_device ? scan(call, result.site().stream) : scan_on_host(call);
+    };
+    Status status = CUKERN_OK;
+    if (result.site().on_device && backend == Backend::cuda) {
+        status = launch();
+    } else {
+        const GilRelease released;
+        status = launch();
+    }
+    if (status == CUKERN_OUT_OF_MEMORY) status = retry_after_collection(launch);
+    if (status != CUKERN_OK) {
+        raise_status(state, function, status);
+        return nullptr;
+    }
+    return result.end(request, operands, 1) ? result.finish(state) : nullptr;
+}
+
+PyObject *parse_and_run(Op op, const char *function, const char *format, PyObject *module, PyObject *args,
+                        PyObject *keywords) noexcept {
+    static const char *const names[] = {"", "axis", "dtype", "include_initial", "out", "stream", nullptr};
+    Given given;
+    if (PyArg_ParseTupleAndKeywords(args, keywords, format, const_cast<char **>(names), &given.object, &given.axis,
+                                    &given.dtype, &given.include_initial, &given.out, &given.stream) == 0)
+        return nullptr;
+    return run(state_of(module), op, function, given);
+}
+
+PyObject *cumulative_sum(PyObject *module, PyObject *args, PyObject *keywords) {
+    return parse_and_run(Op::sum, "cumulative_sum", "O|$OOpOO:cumulative_sum", module, args, keywords);
+}
+
+PyObject *cumulative_prod(PyObject *module, PyObject *args, PyObject *keywords) {
+    return parse_and_run(Op::prod, "cumulative_prod", "O|$OOpOO:cumulative_prod", module, args, keywords);
+}
+
+}  // namespace
+
+#define CUKERN_CUMULATIVE_DOC(name, summary, identity, example)                                                \
+    name "(a, /, *, axis=None, dtype=None, include_initial=False, out=None, stream=None)\n--\n\n" summary      \
+         "\n\nParameters\n----------\n"                                                                        \
+         "a : Array, ndarray, another library's array, or buffer\n    Of at least one dimension.\n"            \
+         "axis : int, optional\n    The dimension along which; it may be left out where there is only one.\n"  \
+         "dtype : optional\n    What is computed in and returned.\n"                                           \
+         "include_initial : bool\n    Whether " identity                                                       \
+         " comes first, so that the result is longer by one.\n"                                                \
+         "out : array of any kind, or writable buffer, optional\n"                                             \
+         "    Takes the result, and is returned. It shares no memory with `a`.\n"                              \
+         "stream : Stream, object with __cuda_stream__, or int, optional\n    Where the work runs.\n"          \
+         "\nReturns\n-------\narray of the kind of `a`, or `out`\n"                                            \
+         "    Of element type that of `a`; bool and signed integers give int64, unsigned ones uint64.\n"       \
+         "\nRaises\n------\n"                                                                                  \
+         "TypeError\n    The operand is no array; or `out` cannot take the result's element type.\n"           \
+         "ValueError\n    There is no such dimension, or several and no `axis`; `out` has another shape, or\n" \
+         "    overlaps `a`.\n"                                                                                 \
+         "\nExamples\n--------\n>>> import numpy, cukern\n" example
+
+PyMethodDef kCumulativeMethods[] = {
+    {"cumulative_sum", as_method(cumulative_sum), METH_VARARGS | METH_KEYWORDS,
+     CUKERN_CUMULATIVE_DOC("cumulative_sum", "Running sums along one dimension.", "a zero",
+                           ">>> cukern.cumulative_sum(numpy.arange(4))\narray([0, 1, 3, 6])\n")},
+    {"cumulative_prod", as_method(cumulative_prod), METH_VARARGS | METH_KEYWORDS,
+     CUKERN_CUMULATIVE_DOC("cumulative_prod", "Running products along one dimension.", "a one",
+                           ">>> cukern.cumulative_prod(numpy.arange(1, 4), include_initial=True)\n"
+                           "array([1, 1, 2, 6])\n")},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace cukern::py

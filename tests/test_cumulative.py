@@ -1,0 +1,165 @@
+"""cumulative_sum and cumulative_prod: values, axes, layouts, element types, results of every kind."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from arrays import layouts, random_array
+from conftest import SMALL
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import ELEMENT_TYPES
+from test_properties import PROFILE, views
+
+import cukern
+
+NAMES = ["cumulative_sum", "cumulative_prod"]
+pytestmark = pytest.mark.usefixtures("backend")
+
+
+def elements(rng: np.random.Generator, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return random elements, of products such that they neither vanish nor overflow."""
+    a = random_array(rng, shape, dtype)
+    return a if name == "cumulative_sum" or dtype.kind not in "fc" else np.exp(0.01 * a).astype(dtype)
+
+
+def assert_running(actual: Any, name: str, a: np.ndarray, axis: int, initial: bool = False, dtype: Any = None) -> None:
+    """Compare with NumPy's in a wider type; of n terms n - 1 roundings are allowed, and that of the result."""
+    product = name == "cumulative_prod"
+    result = cukern.asnumpy(actual)
+    own = np.dtype(dtype or {"b": "int64", "i": "int64", "u": "uint64"}.get(a.dtype.kind, a.dtype))
+    assert result.dtype == own
+    if own.kind in "biu":
+        wanted = getattr(np, name)(a, axis=axis, dtype=own, include_initial=initial)
+        np.testing.assert_array_equal(result, wanted)
+        return
+    wide = np.dtype("complex256" if own.kind == "c" else "float128")
+    wanted = getattr(np, name)(a, axis=axis, dtype=wide, include_initial=initial)
+    assert result.shape == wanted.shape
+    if wanted.size == 0:
+        return
+    terms = np.arange(wanted.shape[axis]).reshape([-1 if d == axis % a.ndim else 1 for d in range(a.ndim)])
+    computed = np.finfo("float32" if own.itemsize == 2 else own).eps
+    size = np.abs(wanted) if product else np.cumulative_sum(np.abs(a.astype(wide)), axis=axis, include_initial=initial)
+    # A complex product takes some roundings a term.
+    bound = terms * computed * size * (3 if product and own.kind == "c" else 1) + np.finfo(own).eps * np.abs(wanted)
+    bound = bound + np.finfo(own).smallest_subnormal
+    assert np.all(np.abs(result.astype(wide) - wanted) <= bound)
+
+
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_axes(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    for shape in ((1,), (7,), (3, 1), (4, 33), (5, 6, 7), (2, 3, 4, 5), (0,), (3, 0), (0, 3)):
+        a = elements(rng, name, shape, dtype)
+        for axis, initial in itertools.product(range(-len(shape), len(shape)), (False, True)):
+            result = getattr(cukern, name)(a, axis=axis, include_initial=initial)
+            assert_running(result, name, a, axis, initial)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex128", "int8", "uint64"])
+@pytest.mark.parametrize("name", NAMES)
+def test_sizes(name: str, dtype: str, rng: np.random.Generator) -> None:
+    """Sizes at which kernels change their ways: short lines, many lines beside each other, lines of many parts."""
+    shapes = [(1023,), (1025,), (3, 2049), (5000, 3), (3, 5000), (40_000,)]
+    if not SMALL:
+        shapes += [(300_001,), (2, 70_000), (4097, 40), (2, 3, 5001), (3, 40_000, 2)]
+    for shape in shapes:
+        for axis in range(len(shape)):
+            a = rng.integers(-4, 5, shape).astype(dtype)
+            if name == "cumulative_prod" and np.dtype(dtype).kind in "fc":  # quotients of neighbours: they don't grow
+                a = np.exp2(np.diff(rng.integers(-3, 4, shape), axis=axis, prepend=0)).astype(dtype)
+            elif dtype != "float16":
+                a = elements(rng, name, shape, np.dtype(dtype))
+            assert_running(getattr(cukern, name)(cukern.asarray(a), axis=axis), name, a, axis)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_layouts(name: str, rng: np.random.Generator) -> None:
+    for dtype in (np.dtype("float32"), np.dtype("int16")):
+        for view in layouts(rng, (6, 5, 4), dtype).values():
+            a = view if name == "cumulative_sum" or dtype.kind == "i" else np.abs(view) % 1 + 0.5
+            for axis in range(3):
+                assert_running(getattr(cukern, name)(a, axis=axis), name, a, axis)
+
+
+@given(data=st.data())
+@PROFILE
+def test_any_view(data: st.DataObject) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(0, 6), max_size=6)))
+    a = data.draw(views(shape, np.dtype("int32")))
+    if a.ndim == 0:
+        with pytest.raises(ValueError, match="no dimensions"):
+            cukern.cumulative_sum(a)
+        return
+    axis = data.draw(st.integers(-a.ndim, a.ndim - 1))
+    initial = data.draw(st.booleans())
+    assert_running(cukern.cumulative_sum(a, axis=axis, include_initial=initial), "cumulative_sum", a, axis, initial)
+
+
+def test_many_dimensions(rng: np.random.Generator) -> None:
+    a = rng.integers(0, 9, (2,) * 12).transpose(11, 0, 9, 2, 7, 4, 5, 6, 3, 8, 1, 10)
+    for axis in (0, 5, 11):
+        np.testing.assert_array_equal(cukern.cumulative_sum(a, axis=axis), np.cumulative_sum(a, axis=axis))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint16", "float32", "float16", "complex64", "bool"])
+def test_dtype(dtype: str, rng: np.random.Generator) -> None:
+    a = rng.integers(-9, 10, 300).astype(np.int16)
+    result = cukern.cumulative_sum(a, dtype=dtype)
+    if dtype == "bool":
+        np.testing.assert_array_equal(result, np.cumulative_sum(a) != 0)
+        return
+    assert_running(result, "cumulative_sum", a, 0, dtype=dtype)
+
+
+def test_the_same_each_time(rng: np.random.Generator) -> None:
+    a = cukern.asarray(random_array(rng, (100_000,), np.dtype("float32")))
+    first = cukern.asnumpy(cukern.cumulative_sum(a))
+    for _ in range(3):
+        np.testing.assert_array_equal(cukern.asnumpy(cukern.cumulative_sum(a)), first)
+
+
+def test_bfloat16(rng: np.random.Generator) -> None:
+    a = cukern.asarray(rng.integers(0, 3, 100), dtype="bfloat16")
+    result = cukern.cumulative_sum(a)
+    assert result.dtype == "bfloat16"
+    wide = np.cumsum(cukern.asnumpy(a.astype("float32")))
+    wanted = cukern.asnumpy(cukern.asarray(wide).astype("bfloat16").astype("float32"))
+    np.testing.assert_array_equal(cukern.asnumpy(result.astype("float32")), wanted)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_out(name: str) -> None:
+    function = getattr(cukern, name)
+    a = np.arange(1, 7.0).reshape(2, 3)
+    wanted = getattr(np, name)(a, axis=1)
+    for source, out in ((a, np.empty((2, 3))), (cukern.asarray(a), cukern.empty((2, 3))), (a, np.empty((3, 2)).T)):
+        assert function(source, axis=1, out=out) is out
+        np.testing.assert_array_equal(cukern.asnumpy(out), wanted)
+    out = np.empty((2, 4), np.float32)
+    assert function(a, axis=1, include_initial=True, out=out) is out
+    np.testing.assert_array_equal(out, getattr(np, name)(a, axis=1, include_initial=True))
+    for wrong in (np.empty(6), np.empty((2, 4)), a):
+        with pytest.raises(ValueError, match=name):
+            function(a, axis=1, out=wrong)
+    with pytest.raises(TypeError, match=name):
+        function(a, axis=1, out=np.empty((2, 3), np.int64))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_refuses(name: str) -> None:
+    function = getattr(cukern, name)
+    with pytest.raises(ValueError, match="axis="):
+        function(np.ones((2, 2)))
+    with pytest.raises(ValueError, match="no dimensions"):
+        function(np.float32(1))
+    with pytest.raises(ValueError, match="out of bounds"):
+        function(np.ones(2), axis=1)
+    with pytest.raises(TypeError, match="expected one int"):
+        function(np.ones((2, 2)), axis=(0, 1))
+    with pytest.raises(TypeError):
+        function([1, 2])
