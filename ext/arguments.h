@@ -5,6 +5,10 @@
 
 namespace cukern::py {
 
+// Whether an optional argument has been given: neither left out nor None.
+inline bool is_given(PyObject *object) noexcept { return object != nullptr && Py_IsNone(object) == 0; }
+inline PyObject *given_or_null(PyObject *object) noexcept { return is_given(object) ? object : nullptr; }
+
 constexpr int kMaxPositional = 3;
 
 struct Arguments {

@@ -32,7 +32,7 @@ PyRef make(const ModuleState &state, const char *function, const Shape &shape, E
 bool element_type_or(const ModuleState &state, const char *function, PyObject *dtype, ElementType otherwise,
                      ElementType *type) noexcept {
     *type = otherwise;
-    return !given(dtype) || parse_dtype(state, function, dtype, type);
+    return !is_given(dtype) || parse_dtype(state, function, dtype, type);
 }
 
 PyRef from_host(const ModuleState &state, const char *function, Operand &source, PyObject *dtype,
@@ -113,7 +113,7 @@ PyObject *full_method(PyObject *module, PyObject *args, PyObject *keywords) {
     Shape shape;
     ElementType type;
     if (!ready(module, "full") || !parse_shape("full", lengths, &shape)) return nullptr;
-    if (given(options.dtype) ? !parse_dtype(state, "full", options.dtype, &type)
+    if (is_given(options.dtype) ? !parse_dtype(state, "full", options.dtype, &type)
                              : !type_of_number(state, "full", value, &type))
         return nullptr;
     return make_filled(module, "full", shape, type, value, options).release();
@@ -128,11 +128,11 @@ bool read_like(const ModuleState &state, const char *function, PyObject *object,
     *shape = Shape(view.immediate ? 0 : view.ndim, view.shape);
     if (!element_type_or(state, function, options->dtype, view.type, type)) return false;
     if (!is_array(state, object)) return true;
-    if (!given(options->memory)) {
+    if (!is_given(options->memory)) {
         *memory = PyRef::steal(PyUnicode_FromString(name_of(array_of(object)->kind())));
         options->memory = memory->get();
     }
-    if (!given(options->device) && !given(options->stream)) {
+    if (!is_given(options->device) && !is_given(options->stream)) {
         *device = make_device(state, array_of(object)->device());
         options->device = device->get();
         if (!*device) return false;
@@ -194,7 +194,7 @@ PyObject *make_by_numpy(PyObject *module, const char *function, PyObject *args, 
     const ModuleState &state = state_of(module);
     if (!ready(module, function)) return nullptr;
     ElementType type;
-    if (given(options.dtype)) {
+    if (is_given(options.dtype)) {
         if (!parse_dtype(state, function, options.dtype, &type)) return nullptr;
         const PyRef dtype = numpy_dtype(state, type == ElementType::bfloat16 ? ElementType::float32 : type);
         if (!dtype || PyDict_SetItemString(options_of_numpy, "dtype", dtype.get()) != 0) return nullptr;

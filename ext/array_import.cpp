@@ -85,10 +85,10 @@ PyRef copied(const ModuleState &state, const char *function, PyObject *object, P
     ElementType type;
     MemoryKind kind = source.access().location.kind;
     if (!element_type_or(state, function, dtype, source.type(), &type) ||
-        (given(options.memory) && !parse_memory(function, options.memory, &kind)))
+        (is_given(options.memory) && !parse_memory(function, options.memory, &kind)))
         return {};
     StreamRef stream;
-    if (given(options.device) || given(options.stream)) {
+    if (is_given(options.device) || is_given(options.stream)) {
         if (!stream_for_new(state, function, options.device, options.stream, &stream)) return {};
     } else if (!choose_stream(state, function, nullptr, source.access().location.device, {&source.access()},
                               &stream)) {
@@ -110,8 +110,8 @@ bool fits(const ModuleState &state, const char *function, const Array *array, co
     MemoryKind kind = array->kind();
     int device = array->device();
     if (!element_type_or(state, function, options.dtype, array->type, &type) ||
-        (given(options.memory) && !parse_memory(function, options.memory, &kind)) ||
-        (given(options.device) && !parse_device(state, function, options.device, &device)))
+        (is_given(options.memory) && !parse_memory(function, options.memory, &kind)) ||
+        (is_given(options.device) && !parse_device(state, function, options.device, &device)))
         return false;
     *result = type == array->type && kind == array->kind() && device == array->device();
     return true;
@@ -141,7 +141,7 @@ bool import_dlpack(const Place &place, PyObject *object, const TypeRecord &recor
     }
     void *handle = nullptr;
     StreamRef active;
-    if (takes_stream(where) && record.api != nullptr && !given(stream) && !active_stream(&active) &&
+    if (takes_stream(where) && record.api != nullptr && !is_given(stream) && !active_stream(&active) &&
         record.api->current_stream(where.type, where.id, &handle) == 0) {
         if (const Status status = stream_ref(handle, where.id, &consumer); status != CUKERN_OK) {
             raise_status(state, place.function, status);
@@ -190,7 +190,7 @@ PyObject *asarray_method(PyObject *module, PyObject *args, PyObject *keywords) {
     PyRef source = PyRef::borrow(object);
     if (is_plain(object)) {
         PyRef dtype;
-        if (given(options.dtype)) {  // numbers are checked against the type that is asked for
+        if (is_given(options.dtype)) {  // numbers are checked against the type that is asked for
             ElementType type;
             if (!parse_dtype(state, "asarray", options.dtype, &type)) return nullptr;
             if (type != ElementType::bfloat16) dtype = numpy_dtype(state, type);
@@ -291,7 +291,7 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keyword
         return copy_into(state, "from_dlpack", source, destination, stream) ? result.release() : nullptr;
     }
     const bool copies = always && !foreign.is_copy;
-    if (!result || (!given(options.device) && !copies)) return result.release();
+    if (!result || (!is_given(options.device) && !copies)) return result.release();
     bool as_it_is = false;
     if (!fits(state, "from_dlpack", array_of(result.get()), options, &as_it_is)) return nullptr;
     if (as_it_is && !copies) return result.release();

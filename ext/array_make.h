@@ -3,6 +3,7 @@
 
 #include "python.h"
 
+#include "arguments.h"
 #include "array.h"
 #include "operand.h"
 #include "streams.h"
@@ -16,8 +17,6 @@ struct Options {
     PyObject *device = nullptr;
     PyObject *stream = nullptr;
 };
-
-inline bool given(PyObject *object) noexcept { return object != nullptr && Py_IsNone(object) == 0; }
 
 // Has a back-end chosen.
 bool ready(PyObject *module, const char *function) noexcept;

@@ -14,9 +14,9 @@ namespace {
 
 bool add_methods(PyObject *module) noexcept {
     for (PyMethodDef *table :
-         {kElementwiseMethods, kReductionMethods, kSelectionMethods, kCastMethods, kCumulativeMethods,
-          kMatmulMethods, kCreationMethods, kImportMethods, kJoinMethods, kHostMethods, kPickleMethods,
-          kViewMethods, kStreamFunctions, kMemoryMethods, kBackendMethods, kTestingMethods})
+         {kElementwiseMethods, kReductionMethods, kSpreadMethods, kDotMethods, kSelectionMethods, kCastMethods,
+          kCumulativeMethods, kMatmulMethods, kCreationMethods, kImportMethods, kJoinMethods, kHostMethods,
+          kPickleMethods, kViewMethods, kStreamFunctions, kMemoryMethods, kBackendMethods, kTestingMethods})
         if (PyModule_AddFunctions(module, table) != 0) return false;
     return true;
 }

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "arguments.h"
 #include "element_types.h"
 #include "errors.h"
 #include "methods.h"
@@ -22,10 +23,6 @@ struct Given {
     PyObject *out = nullptr;
     PyObject *stream = nullptr;
 };
-
-PyObject *given_or_null(PyObject *object) noexcept {
-    return object == nullptr || Py_IsNone(object) != 0 ? nullptr : object;
-}
 
 bool find_axis(const char *function, const Operand &a, PyObject *given, int *axis) noexcept {
     const int ndim = a.view().immediate ? 0 : a.view().ndim;

@@ -23,6 +23,8 @@ inline PyCFunction as_method(KeywordFunction function) noexcept {
 // Each ends in a row of nulls.
 extern PyMethodDef kElementwiseMethods[];
 extern PyMethodDef kReductionMethods[];
+extern PyMethodDef kSpreadMethods[];
+extern PyMethodDef kDotMethods[];
 extern PyMethodDef kSelectionMethods[];
 extern PyMethodDef kCastMethods[];
 extern PyMethodDef kCumulativeMethods[];
@@ -44,6 +46,15 @@ PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *
 // A copy of the same kind in another element type; `function` is for messages.
 PyObject *run_cast(ModuleState &state, const char *function, PyObject *object, ElementType type, PyObject *out,
                    PyObject *given_stream) noexcept;
+// What a reduction is asked for besides its operand; null or None where it is not given.
+struct ReductionOptions {
+    PyObject *axis = nullptr;
+    PyObject *dtype = nullptr;
+    int keepdims = 0;
+    PyObject *out = nullptr;
+    PyObject *stream = nullptr;
+};
+PyObject *run_reduction(ModuleState &state, Op op, PyObject *object, const ReductionOptions &given) noexcept;
 PyObject *run_matmul(PyObject *module, MatmulAlgorithm algorithm, PyObject *first, PyObject *second, PyObject *out,
                      PyObject *given_stream) noexcept;
 

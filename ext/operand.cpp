@@ -8,6 +8,7 @@
 
 #include "array.h"
 #include "errors.h"
+#include "methods.h"
 #include "streams.h"
 
 namespace cukern::py {
@@ -406,6 +407,18 @@ bool Operand::resolve(ElementType type) noexcept {
             PyErr_Format(PyExc_OverflowError, "Python integer %S out of bounds for %s", object_, name_of(type));
             return false;
     }
+}
+
+bool describe(ModuleState &state, const char *function, const char *argument, PyObject *object,
+              Description *description) noexcept {
+    Backend backend;
+    Reading reading;
+    Operand a;
+    if (!ensure_backend(state, function, &backend) || !a.read({state, function, argument}, object, reading))
+        return false;
+    description->type = a.weak() == Weak::none ? a.type() : weak_type(a.weak());
+    description->shape = Shape(a.view().ndim, a.view().shape);
+    return true;
 }
 
 bool choose_stream(const ModuleState &state, const char *function, PyObject *given, int device,

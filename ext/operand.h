@@ -125,6 +125,14 @@ private:
     bool untyped_ = false;  // a buffer of bytes that say nothing of their type
 };
 
+// The element type and the shape of any operand, without its memory.
+struct Description {
+    ElementType type;
+    Shape shape;
+};
+bool describe(ModuleState &state, const char *function, const char *argument, PyObject *object,
+              Description *description) noexcept;
+
 // A Python number, or a list or tuple: what NumPy makes an array of.
 bool is_number(PyObject *object) noexcept;
 Weak weak_of(PyObject *number) noexcept;

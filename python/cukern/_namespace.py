@@ -24,7 +24,8 @@ _KINDS = {
     "complex floating": "c",
     "numeric": "iufc",
 }
-_STANDARD = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64", "complex128"]
+_INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+_STANDARD = ["bool", *_INTEGERS, "float32", "float64", "complex64", "complex128"]
 
 
 class FloatInfo(NamedTuple):
