@@ -1,4 +1,4 @@
-"""Runs the benchmarks: ``python benchmarks/run.py [device] [host] [calls] [--output FOLDER]``.
+"""Runs the benchmarks: ``python benchmarks/run.py [PART ...] [--output FOLDER]``.
 
 Writes one JSON file a part, prints Markdown tables, and draws them as plots.
 """
@@ -19,7 +19,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "scripts")]
 import harness  # noqa: E402
 from source_id import source_id  # noqa: E402
 
-PARTS = ["device", "host", "calls"]
+PARTS = ["device", "host", "calls", "elementwise", "reductions"]
 
 
 def machine() -> dict[str, Any]:

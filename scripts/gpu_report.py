@@ -42,7 +42,7 @@ from source_id import source_id  # noqa: E402
 LIMIT = 480  # seconds a part
 TOOLS = ["memcheck", "racecheck", "synccheck", "initcheck"]
 PARTS = ["suite", *TOOLS, "bench"]
-BENCHMARKS = ["device", "host", "calls"]
+BENCHMARKS = ["device", "host", "calls", "elementwise", "reductions"]
 ALONE = {
     "test_c_abi",
     "test_leaks",
@@ -64,6 +64,12 @@ KERNEL_TESTS = [
         for row in ("sum-float32", "max-int8", "argmax-float64", "any-bool")
     ),
     "test_reductions.py::test_axes[cuda-mean-complex64]",
+    "test_cumulative.py::test_sizes[cuda-cumulative_sum-float32]",
+    "test_cumulative.py::test_axes[cuda-cumulative_prod-complex64]",
+    "test_layouts.py::test_two_operands[cuda-transposed-float32]",
+    "test_layouts.py::test_two_operands[cuda-row-float16]",
+    "test_layouts.py::test_copies[cuda-transposed and backwards-complex128]",
+    "test_layouts.py::test_more_dimensions[cuda-int8]",
     "test_reductions.py::test_many_dimensions",
     "test_elementwise.py::test_dimensions_that_do_not_merge",
     "test_elementwise.py::test_sixty_four_dimensions",
@@ -75,7 +81,8 @@ KERNEL_TESTS = [
 FINDING = r"^========= (?:Invalid|Program hit|Error: |Warning: |Uninitialized|Race|Barrier|Potential).*"
 KERNEL_TEMPLATES = [
     *("contiguous_kernel", "strided_kernel", "matmul_tiled_kernel", "rows_kernel", "short_rows_kernel"),
-    *("columns_kernel", "strided_reduce_kernel", "combine_kernel"),
+    *("columns_kernel", "strided_reduce_kernel", "combine_kernel", "broadcast_kernel", "transpose_kernel"),
+    *("scan_lines_kernel", "scan_totals_kernel", "scan_columns_kernel"),
 ]
 
 

@@ -5,16 +5,17 @@
 // combine_kernel joins these.
 //
 // rows_kernel
-//   Idea: the reduced dimension is packed. A group of 1 to 256 threads takes a row, or a part of one, by 16-byte
-//   vectors, four or eight loads in flight a thread; then shuffles and shared memory. What of a row lies before
-//   the first whole vector and after the last is taken by elements. Limited by device memory.
+//   Idea: the reduced dimension is packed. A group of 1 to 256 threads takes a row by 16-byte vectors, four or
+//   eight loads in flight a thread; then shuffles and shared memory. Of few long rows, blocks take turns along
+//   each, with sixteen loads in flight. What of a row lies before the first whole vector and after the last is
+//   taken by elements. Limited by device memory.
 // short_rows_kernel
 //   Idea: a row is at most 32 vectors, one for each of a group of threads, which takes four rows at once so that
 //   enough loads are in flight.
 // columns_kernel
 //   Idea: the kept dimension beside the reduced one is packed. A thread takes a vector of columns (or one column
-//   where rows are not aligned to vectors) and every ty-th row, four or more loads in flight; the block's rows of
-//   threads join in shared memory. Limited by device memory.
+//   where rows are not aligned to vectors) and every ty-th row, eight or sixteen loads in flight, which are joined
+//   in pairs; the block's rows of threads join in shared memory. Limited by device memory.
 // strided_reduce_kernel
 //   Idea: any strides, any element type, converted on load: a group of threads takes a result, each element's
 //   place is found by dividing its index through the shape.
@@ -27,13 +28,16 @@
 
 namespace cukern::cuda {
 
-constexpr std::int64_t kBlocksWanted = 2112;  // 16 for each of 132 multiprocessors
-constexpr int kInFlight = 4;                  // loads of a thread before the first is used
-constexpr int kRowSums = 2;                   // running results of a thread along a row
+// Blocks that share the results, for each of 132 multiprocessors: 4, 8 and 16 were the fastest on an H200.
+constexpr std::int64_t kRowBlocks = 528;
+constexpr std::int64_t kColumnBlocks = 1056;
+constexpr std::int64_t kStridedBlocks = 2112;
+constexpr int kInFlight = 4;  // loads of a thread before the first is used
+constexpr int kRowSums = 2;   // running results of a thread along a row
 
-// Loads of a thread along a row: as many as leave room for enough threads.
-template <typename T>
-inline constexpr int kRowLoads = sizeof(T) < 8 ? 8 : 4;
+// Loads of a thread along a row. Of rows that blocks share a thread has many more to do.
+template <bool split>
+inline constexpr int kRowLoads = split ? 16 : kInFlight;
 
 template <typename A>
 __device__ A shuffled_down(A value, int by) {
@@ -145,15 +149,31 @@ struct Row {
     }
 };
 
-template <typename F, typename T, typename R>
+// Joins what a thread has loaded in pairs, so that sums stay accurate; indices, which are larger, one by one.
+template <typename F, int loads, typename A = typename F::A>
+__device__ void join_loads(A (&sums)[kRowSums], A (&values)[loads]) {
+    if constexpr (gives_index<F>) {
+#pragma unroll
+        for (int j = 0; j < loads; ++j) sums[j % kRowSums] = F::join_later(sums[j % kRowSums], values[j]);
+    } else {
+#pragma unroll
+        for (int by = 1; by < loads; by *= 2)
+#pragma unroll
+            for (int j = 0; j + by < loads; j += 2 * by) values[j] = F::join(values[j], values[j + by]);
+        sums[0] = F::join(sums[0], values[0]);
+    }
+}
+
+// `split`: blocks share rows, and take turns along them.
+template <typename F, typename T, typename R, bool split>
 __global__ void __launch_bounds__(kThreads) rows_kernel(const RowsParams<T, R, typename F::A> p) {
     using A = typename F::A;
     constexpr int kSize = Vector<T>::kSize;
-    const int parts = p.target.parts;
+    const int parts = split ? p.target.parts : 1;
     const int lane = static_cast<int>(threadIdx.x) % p.group;
     const int part = static_cast<int>(blockIdx.x % parts);
     const std::int64_t row = blockIdx.x / parts * (kThreads / p.group) + threadIdx.x / p.group;
-    constexpr int kLoads = kRowLoads<T>;
+    constexpr int kLoads = kRowLoads<split>;
     A sums[kRowSums];
 #pragma unroll
     for (int j = 0; j < kRowSums; ++j) sums[j] = F::identity();
@@ -165,23 +185,28 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const RowsParams<T, R, t
         if (part == 0 && r.shift > 0)
             for (int k = r.shift + lane; k < kSize && k < r.shift + p.n; k += p.group)
                 sums[0] = join_later<F>(sums[0], F::of(elements[k], k - r.shift));
-        const std::int64_t share = (max(whole_end - whole_begin, std::int64_t{0}) + parts - 1) / parts;
-        const std::int64_t end = min(whole_end, whole_begin + (part + 1) * share);
-        std::int64_t v = whole_begin + part * share + lane;
-        for (; v + (kLoads - 1) * p.group < end; v += kLoads * p.group) {
+        const std::int64_t step = static_cast<std::int64_t>(kLoads) * p.group * parts;
+        std::int64_t v = whole_begin + part * kLoads * p.group + lane;
+        for (; v + (kLoads - 1) * p.group < whole_end; v += step) {
             Vector<T> x[kLoads];
 #pragma unroll
             for (int j = 0; j < kLoads; ++j) x[j] = r.base[v + j * p.group];
+            A values[kLoads];
 #pragma unroll
             for (int j = 0; j < kLoads; ++j)
+                values[j] = reduce_vector<F, T, kSize>(x[j].values, (v + j * p.group) * kSize - r.shift);
+            join_loads<F>(sums, values);
+        }
+        Vector<T> x[kLoads];  // what is left, at once too
+#pragma unroll
+        for (int j = 0; j < kLoads; ++j)
+            if (v + j * p.group < whole_end) x[j] = r.base[v + j * p.group];
+#pragma unroll
+        for (int j = 0; j < kLoads; ++j)
+            if (v + j * p.group < whole_end)
                 sums[j % kRowSums] =
                     join_later<F>(sums[j % kRowSums],
                                   reduce_vector<F, T, kSize>(x[j].values, (v + j * p.group) * kSize - r.shift));
-        }
-        for (; v < end; v += p.group) {
-            const Vector<T> x = r.base[v];
-            sums[0] = F::join(sums[0], reduce_vector<F, T, kSize>(x.values, v * kSize - r.shift));
-        }
         if (part == parts - 1)
             for (std::int64_t k = max(whole_end, whole_begin) * kSize + lane; k < p.n + r.shift; k += p.group)
                 sums[1] = F::join(sums[1], F::of(elements[k], k - r.shift));
@@ -250,7 +275,7 @@ struct ColumnsParams {
     Target<R, A> target;
 };
 
-template <typename F, typename T, typename R, int size>
+template <typename F, typename T, typename R, int size, int kLoads>
 __global__ void __launch_bounds__(kThreads) columns_kernel(const ColumnsParams<T, R, typename F::A> p) {
     using A = typename F::A;
     struct alignas(size * sizeof(T)) V {
@@ -272,7 +297,6 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const ColumnsParams<T
     if (column < p.columns) {
         const std::int64_t share = (p.n + parts - 1) / parts;
         const std::int64_t end = min(p.n, (part + 1) * share);
-        constexpr int kLoads = size == 1 ? 4 * kInFlight : kInFlight;
         std::int64_t i = part * share + y;
         const T *at = p.in + outer * p.outer_stride + column * size + i * p.stride;
         const std::int64_t step = height * p.stride;
@@ -283,10 +307,15 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const ColumnsParams<T
             at += kLoads * step;
 #pragma unroll
             for (int e = 0; e < size; ++e) {
-                A sum = F::of(v[0].values[e], i);
+                A joined[kLoads];  // in pairs: all loads are there before the first is used
 #pragma unroll
-                for (int j = 1; j < kLoads; ++j) sum = join_later<F>(sum, F::of(v[j].values[e], i + j * height));
-                sums[e] = join_later<F>(sums[e], sum);
+                for (int j = 0; j < kLoads; ++j) joined[j] = F::of(v[j].values[e], i + j * height);
+#pragma unroll
+                for (int by = 1; by < kLoads; by *= 2)
+#pragma unroll
+                    for (int j = 0; j + by < kLoads; j += 2 * by)
+                        joined[j] = join_later<F>(joined[j], joined[j + by]);
+                sums[e] = join_later<F>(sums[e], joined[0]);
             }
         }
         for (; i < end; i += height, at += step) {
@@ -379,10 +408,10 @@ inline std::int64_t power_of_two_from(std::int64_t n) noexcept {
 // How many blocks share a result, so that there are enough of them and each has work; as much as scratch memory
 // holds.
 template <typename A>
-int parts_for(const ReduceLaunch &launch, std::int64_t blocks, std::int64_t most) noexcept {
+int parts_for(const ReduceLaunch &launch, std::int64_t wanted, std::int64_t blocks, std::int64_t most) noexcept {
     if (launch.scratch == nullptr) return 1;
     const auto fit = launch.scratch_bytes / static_cast<std::int64_t>(sizeof(A)) / launch.kept;
-    return static_cast<int>(std::max<std::int64_t>(1, std::min({kBlocksWanted / blocks, most, fit})));
+    return static_cast<int>(std::max<std::int64_t>(1, std::min({wanted / blocks, most, fit})));
 }
 
 template <typename F, typename R>
@@ -420,12 +449,28 @@ cudaError_t launch_rows(const ReduceLaunch &launch, cudaStream_t stream) noexcep
     p.group = static_cast<int>(std::min<std::int64_t>(kThreads, power_of_two_from((vectors + 7) / 8)));
     const std::int64_t rows = kThreads / p.group;
     const std::int64_t blocks = (p.rows + rows - 1) / rows;
-    p.target =
-        make_target<F, R>(launch, parts_for<typename F::A>(launch, blocks, vectors / (kThreads * kInFlight)));
-    rows_kernel<F, T, R><<<static_cast<unsigned>(blocks * p.target.parts), kThreads, 0, stream>>>(p);
+    const std::int64_t most = vectors / (kThreads * kInFlight);
+    p.target = make_target<F, R>(launch, parts_for<typename F::A>(launch, kRowBlocks, blocks, most));
+    const auto all = static_cast<unsigned>(blocks * p.target.parts);
+    if (p.target.parts > 1)
+        rows_kernel<F, T, R, true><<<all, kThreads, 0, stream>>>(p);
+    else
+        rows_kernel<F, T, R, false><<<all, kThreads, 0, stream>>>(p);
     if (const cudaError_t error = cudaPeekAtLastError(); error != cudaSuccess) return error;
     return combine<F, R>(launch, p.target, stream);
 }
+
+// Loads of a thread down a column.
+constexpr int kColumnLoads = 8;
+// Of a few rows, which one thread takes at once: as many as registers hold. A maximum of floats looks for NaNs
+// too.
+template <typename F, typename T>
+inline constexpr bool adds =
+    std::is_base_of_v<SumReducer<T, false>, F> || std::is_base_of_v<SumReducer<T, true>, F>;
+template <typename F, typename T>
+inline constexpr int kShortColumnLoads =
+    size_of(ElementTypeOf<T>::value) == 4 && (!is_floating(ElementTypeOf<T>::value) || adds<F, T>) ? 16 : 8;
+constexpr std::int64_t kFewRows = 32;
 
 template <typename F, typename T, typename R, int size>
 cudaError_t launch_columns(const ReduceLaunch &launch, cudaStream_t stream) noexcept {
@@ -438,16 +483,20 @@ cudaError_t launch_columns(const ReduceLaunch &launch, cudaStream_t stream) noex
     p.n = launch.reduced;
     // Rows of threads where there are enough rows of elements for each to have some loads in flight.
     const std::int64_t most = std::max<std::int64_t>(32, power_of_two_from(p.columns));
-    std::int64_t height = std::min<std::int64_t>(8, std::max<std::int64_t>(1, p.n / 8));
-    while (kThreads % height != 0) --height;
-    height = power_of_two_from(height) > height ? power_of_two_from(height) / 2 : height;
+    const bool few = p.n <= kFewRows && p.columns >= kColumnBlocks * kThreads;
+    const std::int64_t height = few || p.n < 16 ? 1 : p.n < 32 ? 2 : 4;
     p.width = static_cast<int>(std::min<std::int64_t>(kThreads / height, most));
     if (p.columns < 32) p.width = static_cast<int>(std::min<std::int64_t>(p.width, power_of_two_from(p.columns)));
     p.column_blocks = (p.columns + p.width - 1) / p.width;
     const std::int64_t blocks = p.column_blocks * (last > 0 ? launch.kept_shape[0] : 1);
-    const std::int64_t rows = kThreads / p.width * kInFlight * 2;
-    p.target = make_target<F, R>(launch, parts_for<typename F::A>(launch, blocks, p.n / rows));
-    columns_kernel<F, T, R, size><<<static_cast<unsigned>(blocks * p.target.parts), kThreads, 0, stream>>>(p);
+    const std::int64_t rows = kThreads / p.width * kColumnLoads;
+    p.target = make_target<F, R>(launch, parts_for<typename F::A>(launch, kColumnBlocks, blocks, p.n / rows));
+    const auto all = static_cast<unsigned>(blocks * p.target.parts);
+    constexpr int kLoads = size == 1 ? 16 : kColumnLoads;
+    if (few && size > 1)
+        columns_kernel<F, T, R, size, kShortColumnLoads<F, T>><<<all, kThreads, 0, stream>>>(p);
+    else
+        columns_kernel<F, T, R, size, kLoads><<<all, kThreads, 0, stream>>>(p);
     if (const cudaError_t error = cudaPeekAtLastError(); error != cudaSuccess) return error;
     return combine<F, R>(launch, p.target, stream);
 }
@@ -468,7 +517,7 @@ cudaError_t launch_strided_reduction(const ReduceLaunch &launch, cudaStream_t st
     const std::int64_t rows = kThreads / p.group;
     const std::int64_t blocks = (launch.kept + rows - 1) / rows;
     p.target = make_target<F, R>(
-        launch, parts_for<typename F::A>(launch, blocks, launch.reduced / (kThreads * kInFlight)));
+        launch, parts_for<typename F::A>(launch, kStridedBlocks, blocks, launch.reduced / (kThreads * kInFlight)));
     strided_reduce_kernel<F, C, R><<<static_cast<unsigned>(blocks * p.target.parts), kThreads, 0, stream>>>(p);
     if (const cudaError_t error = cudaPeekAtLastError(); error != cudaSuccess) return error;
     return combine<F, R>(launch, p.target, stream);

@@ -1,12 +1,12 @@
 // Running sums and products. Results depend on the shape alone: a fixed order of joining.
 //
-// lines_kernel
+// scan_lines_kernel
 //   Idea: a block takes a line, or a part of one, tile by tile: each thread joins the four elements that it loads,
 //   shuffles and shared memory give it what comes before them in the tile, and the tile's total is carried to the
 //   next. Of few long lines each part's total is found first (`totals`), the totals of a line are made running
 //   ones by the same kernel's other use, and each part begins with what the parts before it give. Limited by
 //   device memory; elements are read twice where lines are cut.
-// columns_kernel
+// scan_columns_kernel
 //   Idea: lines that are many and short, or that lie beside each other: a thread takes a line from its first
 //   element to its last, neighbours read neighbouring elements. Limited by device memory.
 #include <algorithm>
@@ -101,8 +101,8 @@ __device__ A join_before(A value, A *total) {
 // total of each part.
 template <Op op, typename T>
 __global__ void __launch_bounds__(kThreads)
-    lines_kernel(const __grid_constant__ Lines p, T *out, const accumulator_t<T> *before,
-                 accumulator_t<T> *totals) {
+    scan_lines_kernel(const __grid_constant__ Lines p, T *out, const accumulator_t<T> *before,
+                      accumulator_t<T> *totals) {
     using F = Reducer<op, T>;
     using A = typename F::A;
     const std::int64_t line = blockIdx.x / p.parts;
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // The totals of each line's parts become those of the parts before.
 template <Op op, typename T>
-__global__ void __launch_bounds__(kThreads) totals_kernel(accumulator_t<T> *totals, std::int64_t parts) {
+__global__ void __launch_bounds__(kThreads) scan_totals_kernel(accumulator_t<T> *totals, std::int64_t parts) {
     using F = Reducer<op, T>;
     using A = typename F::A;
     A *const own = totals + blockIdx.x * parts;
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kThreads) totals_kernel(accumulator_t<T> *tota
 }
 
 template <Op op, typename T>
-__global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant__ Lines p, T *out) {
+__global__ void __launch_bounds__(kThreads) scan_columns_kernel(const __grid_constant__ Lines p, T *out) {
     using F = Reducer<op, T>;
     const std::int64_t line = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     if (line >= p.lines) return;
@@ -184,7 +184,7 @@ cudaError_t launch_lines(const ScanLaunch &launch, cudaStream_t stream) noexcept
     const bool beside = launch.inner > 1 || launch.length < kTile / 4;
     if (launch.lines >= kManyLines && beside) {
         const auto blocks = static_cast<unsigned>((launch.lines + kThreads - 1) / kThreads);
-        columns_kernel<op, T><<<blocks, kThreads, 0, stream>>>(p, out);
+        scan_columns_kernel<op, T><<<blocks, kThreads, 0, stream>>>(p, out);
         return cudaPeekAtLastError();
     }
     const std::int64_t most =
@@ -197,10 +197,10 @@ cudaError_t launch_lines(const ScanLaunch &launch, cudaStream_t stream) noexcept
     const auto blocks = static_cast<unsigned>(launch.lines * p.parts);
     auto *totals = static_cast<A *>(launch.scratch);
     if (p.parts > 1) {
-        lines_kernel<op, T><<<blocks, kThreads, 0, stream>>>(p, nullptr, nullptr, totals);
-        totals_kernel<op, T><<<static_cast<unsigned>(launch.lines), kThreads, 0, stream>>>(totals, p.parts);
+        scan_lines_kernel<op, T><<<blocks, kThreads, 0, stream>>>(p, nullptr, nullptr, totals);
+        scan_totals_kernel<op, T><<<static_cast<unsigned>(launch.lines), kThreads, 0, stream>>>(totals, p.parts);
     }
-    lines_kernel<op, T><<<blocks, kThreads, 0, stream>>>(p, out, p.parts > 1 ? totals : nullptr, nullptr);
+    scan_lines_kernel<op, T><<<blocks, kThreads, 0, stream>>>(p, out, p.parts > 1 ? totals : nullptr, nullptr);
     return cudaPeekAtLastError();
 }
 

@@ -1,0 +1,129 @@
+"""Operands that lie otherwise than the result: rows, columns, steps, transposed, of every width that kernels know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from arrays import random_array
+from conftest import SMALL
+from oracles import assert_result
+
+import cukern
+
+pytestmark = pytest.mark.usefixtures("backend")
+
+TYPES = ["float32", "float64", "float16", "int32", "int64", "int8", "complex128"]
+SHAPES = [(70, 130), (64, 64), (3, 1001), (1001, 3), (9, 600), (600, 9), (17, 33), (2, 5), (1, 300), (300, 1)]
+
+# Of a shape: that of the memory, and the view of it which has the shape; the same for NumPy's arrays and ours.
+View = tuple[Callable[[int, int], tuple[int, ...]], Callable[[Any], Any]]
+VIEWS: dict[str, View] = {
+    "packed": (lambda m, n: (m, n), lambda a: a),
+    "transposed": (lambda m, n: (n, m), lambda a: a.T),
+    "row": (lambda m, n: (n,), lambda a: a),
+    "column": (lambda m, n: (m, 1), lambda a: a),
+    "number": (lambda m, n: (), lambda a: a),
+    "every second column": (lambda m, n: (m, 2 * n), lambda a: a[:, ::2]),
+    "every second of an odd number": (lambda m, n: (m, 2 * n - 1), lambda a: a[:, ::2]),
+    "every third row": (lambda m, n: (3 * m, n), lambda a: a[::3]),
+    "backwards": (lambda m, n: (m, n), lambda a: a[::-1, ::-1]),
+    "transposed and backwards": (lambda m, n: (n, m), lambda a: a.T[::-1, ::-1]),
+    "every second of transposed": (lambda m, n: (2 * n, 2 * m), lambda a: a.T[::2, ::2]),
+    "wider": (lambda m, n: (m, n + 3), lambda a: a[:, 1:-2]),
+    "wider, transposed": (lambda m, n: (n, m + 3), lambda a: a[:, 1:-2].T),
+}
+
+
+def make(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, view: str) -> tuple[np.ndarray, cukern.Array]:
+    """Return an ndarray of a shape and an Array of the same elements, which lie as the view says."""
+    memory, of = VIEWS[view]
+    base = random_array(rng, memory(*shape), np.dtype(dtype))
+    return of(base), of(cukern.asarray(base))
+
+
+def compare(name: str, a: tuple[np.ndarray, cukern.Array], b: tuple[np.ndarray, cukern.Array]) -> None:
+    """Compare fresh results, and those in packed memory."""
+    function = getattr(cukern, name)
+    assert_result(cukern.asnumpy(function(a[1], b[1])), name, a[0], b[0])
+    out = cukern.empty(np.broadcast_shapes(a[0].shape, b[0].shape), dtype=function(a[1], b[1]).dtype)
+    assert function(a[1], b[1], out=out) is out
+    assert_result(cukern.asnumpy(out), name, a[0], b[0])
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_two_operands(view: str, dtype: str, rng: np.random.Generator) -> None:
+    for shape in SHAPES[:4] if SMALL else SHAPES:
+        a, b = make(rng, shape, dtype, "packed"), make(rng, shape, dtype, view)
+        compare("add", a, b)
+        compare("subtract", b, a)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("other", ["transposed", "row", "column", "every second column", "wider"])
+def test_both_operands(view: str, other: str, rng: np.random.Generator) -> None:
+    for shape in ((70, 130), (3, 257), (257, 12)):
+        a, b = make(rng, shape, "float32", view), make(rng, shape, "float32", other)
+        compare("multiply", a, b)
+        compare("divide", b, a)
+        compare("maximum", a, b)  # which the strided kernel computes
+
+
+@pytest.mark.parametrize("dtype", [*TYPES, "bool", "uint16", "complex64"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_copies(view: str, dtype: str, rng: np.random.Generator) -> None:
+    for shape in SHAPES[:4] if SMALL else SHAPES:
+        wanted, a = make(rng, shape, dtype, view)
+        out = cukern.empty(shape, dtype=dtype)
+        cukern.copyto(out, a)
+        np.testing.assert_array_equal(cukern.asnumpy(out), np.broadcast_to(wanted, shape))
+        # And out of packed memory into the view.
+        if view in ("row", "column", "number"):
+            continue
+        source, (_, target) = random_array(rng, shape, np.dtype(dtype)), make(rng, shape, dtype, view)
+        cukern.copyto(target, cukern.asarray(source))
+        np.testing.assert_array_equal(cukern.asnumpy(target), source)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+def test_more_dimensions(dtype: str, rng: np.random.Generator) -> None:
+    for shape, axes in (
+        ((5, 40, 30), (0, 2, 1)),
+        ((40, 5, 30), (2, 1, 0)),
+        ((30, 40, 5), (1, 2, 0)),
+        ((3, 4, 20, 30), (1, 0, 3, 2)),
+        ((3, 20, 4, 30), (3, 0, 2, 1)),
+        ((2, 3, 4, 5, 6), (4, 3, 2, 1, 0)),
+    ):
+        base = random_array(rng, shape, np.dtype(dtype))
+        b = (base.transpose(axes), cukern.asarray(base).transpose(axes))
+        other = random_array(rng, b[0].shape, np.dtype(dtype))
+        compare("add", (other, cukern.asarray(other)), b)
+        row = random_array(rng, b[0].shape[-1:], np.dtype(dtype))
+        compare("add", b, (row, cukern.asarray(row)))
+        middle = random_array(rng, (b[0].shape[-2], 1), np.dtype(dtype))
+        compare("subtract", (middle, cukern.asarray(middle)), (other, cukern.asarray(other)))
+
+
+def test_bfloat16(rng: np.random.Generator) -> None:
+    for shape in ((70, 130), (3, 1001), (1001, 9)):
+        for view in VIEWS:
+            small = rng.integers(-8, 9, VIEWS[view][0](*shape)).astype(np.float32)  # whose sums are exact
+            other = rng.integers(-8, 9, shape).astype(np.float32)
+            a = VIEWS[view][1](cukern.asarray(small, dtype="bfloat16"))
+            for name in ("add", "subtract", "multiply"):
+                result = getattr(cukern, name)(a, cukern.asarray(other, dtype="bfloat16"))
+                assert result.dtype == "bfloat16"
+                wanted = getattr(np, name)(VIEWS[view][1](small), other)
+                np.testing.assert_array_equal(cukern.asnumpy(result.astype("float32")), wanted)
+
+
+def test_long_rows(rng: np.random.Generator) -> None:
+    """Rows that caches do not hold: blocks go through them side by side."""
+    n = 1 << 18 if SMALL else (1 << 20) + 77
+    for rows in (2, 3, 5):
+        a, row = random_array(rng, (rows, n), np.dtype("float64")), random_array(rng, (n,), np.dtype("float64"))
+        compare("add", (a, cukern.asarray(a)), (row, cukern.asarray(row)))
