@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import cupy
 import numpy as np
 import torch
@@ -69,6 +75,36 @@ def products() -> list[Comparison]:
     return results
 
 
+HOST_ADD = """
+import dataclasses, json, sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from harness import compare
+import cukern
+
+n = 1 << 26
+a, b = (np.random.default_rng(0).random(n, np.float32) for _ in range(2))
+out = np.empty_like(a)
+assert np.array_equal(cukern.add(a, b, out=out), a + b)
+result = compare(
+    sys.argv[2],
+    {"cukern.add": lambda: cukern.add(a, b, out=out), "numpy.add": lambda: np.add(a, b, out=out)},
+    kind="host", work=12.0 * n, unit="GB/s", repeat=3, bounds={"numpy.add": float(sys.argv[3])},
+)
+print(json.dumps(dataclasses.asdict(result)))
+"""
+
+
+def host_backend(threads: int, bound: float) -> Comparison:
+    """Compare the host back-end's add with NumPy's, in a process of its own."""
+    name = f"host back-end add, 2^26 float32, {threads} threads"
+    environment = {**os.environ, "CUKERN_BACKEND": "host", "CUKERN_NUM_THREADS": str(threads)}
+    command = [sys.executable, "-c", HOST_ADD, str(Path(__file__).parent), name, str(bound)]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    return Comparison(**json.loads(done.stdout))
+
+
 def run() -> list[Comparison]:
     """Run all comparisons of this file."""
-    return [*adds(), *products()]
+    cores = len(os.sched_getaffinity(0))
+    return [*adds(), *products(), host_backend(1, 0.95), host_backend(cores, 5.0 if cores >= 16 else 0.95)]

@@ -114,7 +114,7 @@ PyObject *full_method(PyObject *module, PyObject *args, PyObject *keywords) {
     ElementType type;
     if (!ready(module, "full") || !parse_shape("full", lengths, &shape)) return nullptr;
     if (is_given(options.dtype) ? !parse_dtype(state, "full", options.dtype, &type)
-                             : !type_of_number(state, "full", value, &type))
+                                : !type_of_number(state, "full", value, &type))
         return nullptr;
     return make_filled(module, "full", shape, type, value, options).release();
 }

@@ -106,18 +106,7 @@ PyObject *run(ModuleState &state, Op op, const char *function, const Given &give
         if (const Status status = fill(result.site(), initial, op == Op::prod); status != CUKERN_OK) return status;
         return result.site().on_device ? scan(call, result.site().stream) : scan_on_host(call);
     };
-    Status status = CUKERN_OK;
-    if (result.site().on_device && backend == Backend::cuda) {
-        status = launch();
-    } else {
-        const GilRelease released;
-        status = launch();
-    }
-    if (status == CUKERN_OUT_OF_MEMORY) status = retry_after_collection(launch);
-    if (status != CUKERN_OK) {
-        raise_status(state, function, status);
-        return nullptr;
-    }
+    if (!result.compute(request, backend, launch)) return nullptr;
     return result.end(request, operands, 1) ? result.finish(state) : nullptr;
 }
 

@@ -111,21 +111,10 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
     call.inputs[0] = &a.view();
     call.inputs[1] = count > 1 ? &b.view() : nullptr;
     call.out = &result.view();
-    Status status = CUKERN_OK;
-    if (result.site().on_device && backend == Backend::cuda) {
-        status = elementwise(call, result.site().stream);
-    } else {
-        const GilRelease released;
-        status = result.site().on_device ? elementwise(call, result.site().stream) : elementwise_on_host(call);
-    }
-    if (status == CUKERN_OUT_OF_MEMORY)  // nothing has been written yet
-        status = retry_after_collection([&] {
-            return result.site().on_device ? elementwise(call, result.site().stream) : elementwise_on_host(call);
-        });
-    if (status != CUKERN_OK) {
-        raise_status(state, function, status);
-        return nullptr;
-    }
+    const auto launch = [&] {
+        return result.site().on_device ? elementwise(call, result.site().stream) : elementwise_on_host(call);
+    };
+    if (!result.compute(request, backend, launch)) return nullptr;
     return result.end(request, operands, count) ? result.finish(state) : nullptr;
 }
 

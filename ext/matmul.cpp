@@ -163,21 +163,10 @@ PyObject *run_matmul(PyObject *module, MatmulAlgorithm algorithm, PyObject *firs
     call.out = &z;
     if (algorithm == MatmulAlgorithm::cublas || (algorithm == MatmulAlgorithm::automatic && prefers_cublas(call)))
         if (!seek_cublas(module)) return nullptr;
-    Status status = CUKERN_OK;
-    if (result.site().on_device && backend == Backend::cuda) {
-        status = matmul(call, result.site().stream);
-    } else {
-        const GilRelease released;
-        status = result.site().on_device ? matmul(call, result.site().stream) : matmul_on_host(call);
-    }
-    if (status == CUKERN_OUT_OF_MEMORY) {  // nothing has been written yet
-        status = retry_after_collection(
-            [&] { return result.site().on_device ? matmul(call, result.site().stream) : matmul_on_host(call); });
-    }
-    if (status != CUKERN_OK) {
-        raise_status(state, function, status);
-        return nullptr;
-    }
+    const auto launch = [&] {
+        return result.site().on_device ? matmul(call, result.site().stream) : matmul_on_host(call);
+    };
+    if (!result.compute(request, backend, launch)) return nullptr;
     return result.end(request, operands, 2) ? result.finish(state) : nullptr;
 }
 

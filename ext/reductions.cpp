@@ -112,18 +112,7 @@ PyObject *run_reduction(ModuleState &state, Op op, PyObject *object, const Reduc
     const auto run = [&] {
         return result.site().on_device ? reduce(call, result.site().stream) : reduce_on_host(call);
     };
-    Status status = CUKERN_OK;
-    if (result.site().on_device && backend == Backend::cuda) {
-        status = run();
-    } else {
-        const GilRelease released;
-        status = run();
-    }
-    if (status == CUKERN_OUT_OF_MEMORY) status = retry_after_collection(run);
-    if (status != CUKERN_OK) {
-        raise_status(state, function, status);
-        return nullptr;
-    }
+    if (!result.compute(request, backend, run)) return nullptr;
     return result.end(request, operands, 1) ? result.finish(state) : nullptr;
 }
 

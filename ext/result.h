@@ -43,6 +43,21 @@ public:
     bool begin(const Request &request, Operand *const *operands, int num_operands) noexcept;
     bool end(const Request &request, Operand *const *operands, int num_operands) noexcept;
 
+    // Has `launch` give the device its work, or the host do it, without the GIL where that takes time. Out of
+    // memory it is tried again after a collection: nothing has been written then.
+    template <typename Launch>
+    bool compute(const Request &request, Backend backend, const Launch &launch) const noexcept {
+        Status status = CUKERN_OK;
+        if (site_.on_device && backend == Backend::cuda) {
+            status = launch();
+        } else {
+            const GilRelease released;
+            status = launch();
+        }
+        if (status == CUKERN_OUT_OF_MEMORY) status = retry_after_collection(launch);
+        return status == CUKERN_OK || raise_failure(request.state, request.function, status);
+    }
+
     // The object to return, once the result is in it; null when writing back failed.
     PyObject *finish(const ModuleState &state) noexcept;
 

@@ -63,18 +63,7 @@ PyObject *run(ModuleState &state, Op op, const Arguments &arguments) noexcept {
     const auto launch = [&] {
         return result.site().on_device ? elementwise(call, result.site().stream) : elementwise_on_host(call);
     };
-    Status status = CUKERN_OK;
-    if (result.site().on_device && backend == Backend::cuda) {
-        status = launch();
-    } else {
-        const GilRelease released;
-        status = launch();
-    }
-    if (status == CUKERN_OUT_OF_MEMORY) status = retry_after_collection(launch);
-    if (status != CUKERN_OK) {
-        raise_status(state, function, status);
-        return nullptr;
-    }
+    if (!result.compute(request, backend, launch)) return nullptr;
     return result.end(request, operands, 3) ? result.finish(state) : nullptr;
 }
 
