@@ -100,7 +100,8 @@ PyObject *astype_function(PyObject *module, PyObject *args, PyObject *keywords) 
     if (copy == 0) {
         ElementType from;
         if (element_type_of_object(state, "astype", object, &from)) {
-            if (from == type) return PyRef::borrow(object).release();
+            const bool is_swapped = PyArray_Check(object) && !PyArray_ISNOTSWAPPED(as_array(object));
+            if (from == type && !is_swapped) return PyRef::borrow(object).release();
         } else {
             if (!PyObject_CheckBuffer(object) || PyErr_ExceptionMatches(PyExc_TypeError) == 0) return nullptr;
             PyErr_Clear();  // a buffer without a dtype becomes an array, by a copy

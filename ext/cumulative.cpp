@@ -1,8 +1,6 @@
 // cumulative_sum and cumulative_prod: parse, view, check, launch, return.
 #include "python.h"
 
-#include <cstring>
-
 #include "arguments.h"
 #include "element_types.h"
 #include "errors.h"
@@ -47,12 +45,13 @@ bool find_axis(const char *function, const Operand &a, PyObject *given, int *axi
     return false;
 }
 
-// That of the table's sum and prod, or the one asked for.
+// That of the table's sum and prod, or the one asked for, bool as int64. Integers are computed in 64 bits.
 bool find_type(const ModuleState &state, const char *function, Op op, ElementType type, PyObject *dtype,
                ElementType *result, ElementType *compute) noexcept {
     *result = compute_type(op, type, type);
     if (dtype != nullptr && !parse_dtype(state, function, dtype, result)) return false;
     *compute = compute_type(op, *result, *result);
+    if (*result == ElementType::bool_) *result = *compute;
     return true;
 }
 
@@ -135,7 +134,7 @@ PyObject *cumulative_prod(PyObject *module, PyObject *args, PyObject *keywords) 
          "\n\nParameters\n----------\n"                                                                        \
          "a : Array, ndarray, another library's array, or buffer\n    Of at least one dimension.\n"            \
          "axis : int, optional\n    The dimension along which; it may be left out where there is only one.\n"  \
-         "dtype : optional\n    What is computed in and returned.\n"                                           \
+         "dtype : optional\n    What is returned; bool counts as int64.\n"                                     \
          "include_initial : bool\n    Whether " identity                                                       \
          " comes first, so that the result is longer by one.\n"                                                \
          "out : array of any kind, or writable buffer, optional\n"                                             \

@@ -42,6 +42,10 @@ PyObject *sum_products(ModuleState &state, const char *function, const Pair &pai
 
 bool find_axis(const char *function, const Shape &a, const Shape &b, long *axis) noexcept {
     const int least = a.ndim < b.ndim ? a.ndim : b.ndim;
+    if (least == 0) {
+        PyErr_Format(PyExc_ValueError, "%s: an operand has no dimensions; both need at least one", function);
+        return false;
+    }
     if (a.ndim == b.ndim && *axis >= 0) *axis -= least;
     if (*axis < -least || *axis >= 0) {
         PyErr_Format(PyExc_ValueError, "%s: axis is %ld; expected -%d to -1, counted from the end", function,
@@ -109,7 +113,7 @@ PyObject *dot_function(PyObject *module, PyObject *args, PyObject *keywords) {
     "stream : Stream, object with __cuda_stream__, or int, optional\n    Where the work runs.\n"                 \
     "\nReturns\n-------\narray of the kind of `a`, or `out`\n    Of the promoted type of the operands.\n"        \
     "\nRaises\n------\nTypeError\n    An operand is no array; or `out` cannot take the result's element type.\n" \
-    "ValueError\n    Lengths differ; or `out` has another shape, or overlaps an operand.\n"                      \
+    "ValueError\n    Lengths differ; an operand has no dimensions or too many; or `out` has another shape.\n"    \
     "\nExamples\n--------\n>>> import numpy, cukern\n>>> a = numpy.arange(4.0)\n"
 
 PyMethodDef kDotMethods[] = {
@@ -123,7 +127,7 @@ PyMethodDef kDotMethods[] = {
      ">>> float(cukern.vecdot(a, a))\n14.0\n"},
     {"dot", as_method(dot_function), METH_VARARGS | METH_KEYWORDS,
      "dot(a, b, /, *, out=None, stream=None)\n--\n\n"
-     "Product of two arrays, as numpy.dot: of vectors, of matrices, or with numbers.\n\n"
+     "Product of two arrays: of vectors, of matrices, or with numbers, as numpy.dot.\n\n"
      "Parameters\n----------\na, b : Array, ndarray, another library's array, or buffer\n"
      "    Without dimensions: `multiply`. b of one: the sum of products along a's last. b of two: "
      "`matmul`.\n" CUKERN_DOT_TEXT ">>> float(cukern.dot(a, a))\n14.0\n"},

@@ -110,10 +110,7 @@ def test_many_dimensions(rng: np.random.Generator) -> None:
 def test_dtype(dtype: str, rng: np.random.Generator) -> None:
     a = rng.integers(-9, 10, 300).astype(np.int16)
     result = cukern.cumulative_sum(a, dtype=dtype)
-    if dtype == "bool":
-        np.testing.assert_array_equal(result, np.cumulative_sum(a) != 0)
-        return
-    assert_running(result, "cumulative_sum", a, 0, dtype=dtype)
+    assert_running(result, "cumulative_sum", a, 0, dtype="int64" if dtype == "bool" else dtype)
 
 
 def test_the_same_each_time(rng: np.random.Generator) -> None:
@@ -124,12 +121,39 @@ def test_the_same_each_time(rng: np.random.Generator) -> None:
 
 
 def test_bfloat16(rng: np.random.Generator) -> None:
-    a = cukern.asarray(rng.integers(0, 3, 100), dtype="bfloat16")
+    a = cukern.asarray(rng.integers(0, 9, 1000), dtype="bfloat16")  # sums in bfloat16 would stop growing at 512
     result = cukern.cumulative_sum(a)
     assert result.dtype == "bfloat16"
     wide = np.cumsum(cukern.asnumpy(a.astype("float32")))
     wanted = cukern.asnumpy(cukern.asarray(wide).astype("bfloat16").astype("float32"))
     np.testing.assert_array_equal(cukern.asnumpy(result.astype("float32")), wanted)
+
+
+def test_products_whose_parts_are_out_of_bounds() -> None:
+    """What a zero, or small numbers, keep in bounds: products of what follows alone would be infinite."""
+    a = np.full(3000, 5, np.float32)
+    a[0] = 0
+    np.testing.assert_array_equal(cukern.cumulative_prod(a), np.zeros(3000))
+    for dtype, small, large in (("float64", 1e-70, 1e80), ("complex128", 1e-70, 1e80), ("float32", 1e-9, 1e10)):
+        b = np.array(([small] * 4 + [large] * 4 + [1 / large] * 4 + [1 / small] * 4) * 100, dtype)
+        wanted = np.cumulative_prod(b.astype("complex256"))
+        result = cukern.asnumpy(cukern.cumulative_prod(b))
+        eps = np.finfo(dtype).eps
+        assert np.all(np.abs(result - wanted) <= 4 * np.arange(1, b.size + 1) * eps * np.abs(wanted))
+
+
+@pytest.mark.parametrize("size", [1, 2, 300, 5000])
+def test_first_elements_are_kept(size: int) -> None:
+    """Nothing joins what has nothing before it: an identity would change signs of zeros and parts of infinities."""
+    for dtype in ("float16", "float32", "float64"):
+        result = cukern.asnumpy(cukern.cumulative_sum(np.full(size, -0.0, dtype)))
+        assert np.all(np.signbit(result)), dtype
+    a = np.ones(size, np.complex128)
+    a[0] = complex(np.inf, 0)
+    assert cukern.asnumpy(cukern.cumulative_prod(a))[0] == a[0]
+    a[0] = complex(-0.0, -0.0)
+    result = cukern.asnumpy(cukern.cumulative_sum(a[:1]))[0]
+    assert np.signbit(result.real) and np.signbit(result.imag)
 
 
 @pytest.mark.parametrize("name", NAMES)

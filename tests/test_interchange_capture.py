@@ -385,3 +385,31 @@ def test_arrays_are_freed_and_made_elsewhere_meanwhile(torch: Any) -> None:
     capture.replay()
     assert holds(out, 2)
     del others
+
+
+@pytest.mark.parametrize("library", ["torch", "cupy"])
+def test_reductions_and_layouts_are_captured(library: str) -> None:
+    """Work of several kernels: without memory for partial results, and in the layouts that have their own kernels."""
+    capture = Capture(library)
+    a, row = capture.full((300, 1000), 2.0), capture.full((1000,), 3.0)
+    results = [capture.full(shape, 0.0) for shape in ((), (1000,), (300, 1000), (1000, 300), (300, 1000))]
+
+    def work() -> None:
+        cukern.sum(a, out=results[0])
+        cukern.max(a, axis=0, out=results[1])
+        cukern.cumulative_sum(a, axis=1, out=results[2])
+        cukern.add(a.T, 1, out=results[3])
+        cukern.add(a, row, out=results[4])
+
+    with capture.current():
+        work()
+    with capture.begun():
+        work()
+    for result in results:
+        result[...] = 0
+    capture.replay()
+    assert float(results[0]) == 600_000
+    assert bool((results[1] == 2).all())
+    assert float(results[2][-1, -1]) == 2000
+    assert bool((results[3] == 3).all())
+    assert bool((results[4] == 5).all())

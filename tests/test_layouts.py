@@ -108,6 +108,28 @@ def test_more_dimensions(dtype: str, rng: np.random.Generator) -> None:
         compare("subtract", (middle, cukern.asarray(middle)), (other, cukern.asarray(other)))
 
 
+@pytest.mark.parametrize("view", [view for view in VIEWS if view not in ("row", "column", "number")])
+def test_in_place(view: str, rng: np.random.Generator) -> None:
+    """The result goes into an operand, packed or not."""
+    for shape in ((70, 130), (3, 257), (257, 12)):
+        for other in ("transposed", "row", "column", "wider"):
+            (a, x), (b, y) = make(rng, shape, "float32", view), make(rng, shape, "float32", other)
+            wanted = a + b
+            assert cukern.add(x, y, out=x) is x
+            np.testing.assert_array_equal(cukern.asnumpy(x), wanted)
+            wanted = b - wanted
+            cukern.subtract(y, x, out=x)
+            np.testing.assert_array_equal(cukern.asnumpy(x), wanted)
+
+
+def test_many_small_matrices(rng: np.random.Generator) -> None:
+    for shape in ((500, 16, 16), (500, 3, 20), (50, 40, 33)):
+        base = random_array(rng, shape, np.dtype("float32"))
+        b = (base.swapaxes(1, 2), cukern.asarray(base).transpose(0, 2, 1))
+        other = random_array(rng, b[0].shape, np.dtype("float32"))
+        compare("add", (other, cukern.asarray(other)), b)
+
+
 def test_bfloat16(rng: np.random.Generator) -> None:
     for shape in ((70, 130), (3, 1001), (1001, 9)):
         for view in VIEWS:

@@ -203,6 +203,13 @@ def test_astype_without_a_copy(backend: str) -> None:
         assert cukern.astype(a, "int8", copy=False).dtype == "int8"
 
 
+def test_astype_of_swapped_bytes(backend: str) -> None:
+    a = np.array([1, 2], np.dtype("int32").newbyteorder())
+    for copy in (True, False):
+        with pytest.raises(TypeError, match="byte"):
+            cukern.astype(a, "int32", copy=copy)
+
+
 def test_astype_refuses(backend: str) -> None:
     a = cukern.ones(3)
     assert cukern.astype(a, "int8", device=a.device).dtype == "int8"

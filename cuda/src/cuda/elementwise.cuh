@@ -254,11 +254,11 @@ inline void drop_dimension(ElementwiseLaunch &launch, int dimension) noexcept {
     }
 }
 
-using StridedLauncher = cudaError_t (*)(const ElementwiseLaunch &, cudaStream_t) noexcept;
+using PartLauncher = cudaError_t (*)(const ElementwiseLaunch &, cudaStream_t) noexcept;
 
 // Too many elements: in halves of the longest dimension. Too many dimensions: one by one along the shortest.
 inline cudaError_t launch_in_parts(const ElementwiseLaunch &launch, cudaStream_t stream,
-                                   StridedLauncher launcher) noexcept {
+                                   PartLauncher launcher) noexcept {
     const bool halves = launch.count >= kMostElements;
     int cut = 0;
     for (int d = 1; d < launch.ndim; ++d)

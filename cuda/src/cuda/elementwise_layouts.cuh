@@ -429,7 +429,8 @@ bool launch_layout(const ElementwiseLaunch &launch, cudaStream_t stream, cudaErr
     int turned = -1;
     for (int j = 1; j < launch.num_operands && turned < 0; ++j) turned = turned_dimension(launch, j);
     constexpr std::int64_t kNarrow = 8;  // rows of out: neighbours of the operand meet in caches
-    if (turned >= 0 && launch.strides[0][last] == 1 && launch.shape[last] > kNarrow) {
+    const bool fills = turned >= 0 && launch.shape[turned] * launch.shape[last] >= kTileElements<T> / 4;
+    if (fills && launch.strides[0][last] == 1 && launch.shape[last] > kNarrow) {
         *error = launch_transpose<op, T>(launch, turned, stream);
         return true;
     }

@@ -12,6 +12,12 @@ inline void *const kParamBuffer = reinterpret_cast<void *>(1);
 inline void *const kParamBufferSize = reinterpret_cast<void *>(2);
 inline void *const kParamBufferEnd = nullptr;
 
+// What a launch may fail with whose context has been destroyed and made anew, as by cudaDeviceReset.
+inline bool may_be_outlived(cudaError_t error) noexcept {
+    return error == cudaErrorInvalidResourceHandle || error == cudaErrorContextIsDestroyed ||
+           error == cudaErrorDeviceUninitialized;
+}
+
 // Launches `kernel`, a __global__ function, with one parameter on a line of blocks.
 template <auto kernel, typename Params>
 cudaError_t launch_kernel(unsigned blocks, unsigned threads, cudaStream_t stream, Params &params) noexcept {
@@ -20,8 +26,9 @@ cudaError_t launch_kernel(unsigned blocks, unsigned threads, cudaStream_t stream
     if (void *function = handles.in_current_context(symbol); function != nullptr) {
         std::size_t size = sizeof params;
         void *buffer[] = {kParamBuffer, &params, kParamBufferSize, &size, kParamBufferEnd};
-        return static_cast<cudaError_t>(
+        const auto error = static_cast<cudaError_t>(
             launch_function()(function, blocks, 1, 1, threads, 1, 1, 0, stream, nullptr, buffer));
+        if (!may_be_outlived(error)) return error;
     }
     void *arguments[] = {&params};
     const cudaError_t error = cudaLaunchKernel(symbol, dim3(blocks), dim3(threads), arguments, 0, stream);

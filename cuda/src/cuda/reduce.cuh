@@ -5,8 +5,8 @@
 // combine_kernel joins these.
 //
 // rows_kernel
-//   Idea: the reduced dimension is packed. A group of 1 to 256 threads takes a row by 16-byte vectors, four or
-//   eight loads in flight a thread; then shuffles and shared memory. Of few long rows, blocks take turns along
+//   Idea: the reduced dimension is packed. A group of 1 to 256 threads takes a row by 16-byte vectors, four
+//   loads in flight a thread; then shuffles and shared memory. Of few long rows, blocks take turns along
 //   each, with sixteen loads in flight. What of a row lies before the first whole vector and after the last is
 //   taken by elements. Limited by device memory.
 // short_rows_kernel
@@ -449,7 +449,7 @@ cudaError_t launch_rows(const ReduceLaunch &launch, cudaStream_t stream) noexcep
     p.group = static_cast<int>(std::min<std::int64_t>(kThreads, power_of_two_from((vectors + 7) / 8)));
     const std::int64_t rows = kThreads / p.group;
     const std::int64_t blocks = (p.rows + rows - 1) / rows;
-    const std::int64_t most = vectors / (kThreads * kInFlight);
+    const std::int64_t most = vectors / (kThreads * kRowLoads<true>);
     p.target = make_target<F, R>(launch, parts_for<typename F::A>(launch, kRowBlocks, blocks, most));
     const auto all = static_cast<unsigned>(blocks * p.target.parts);
     if (p.target.parts > 1)

@@ -1,4 +1,5 @@
-// Running sums and products. Results depend on the shape alone: a fixed order of joining.
+// Running sums and products. Results depend on the shape alone, but for that of a captured stream, whose lines are
+// not cut: a fixed order of joining.
 //
 // scan_lines_kernel
 //   Idea: a block takes a line, or a part of one, tile by tile: each thread joins the four elements that it loads,
@@ -23,6 +24,73 @@ constexpr int kTile = kThreads * kItems;
 constexpr std::int64_t kShortest = 16 * kTile;  // of a part of a line
 constexpr std::int64_t kMostParts = 4096;       // of all lines, more or less: they keep the device busy
 constexpr std::int64_t kManyLines = 4096;
+
+// What elements are joined by: as Reducer, but that an identity changes nothing at all, and that products of parts
+// of a line neither overflow nor vanish, though what comes before them would have kept them in bounds.
+template <Op op, typename T, bool is_scaled = op == Op::prod && !std::is_integral_v<T>>
+struct Joining : Reducer<op, T> {
+    using A = typename Reducer<op, T>::A;
+    CUKERN_HD static A identity() {
+        if constexpr (op == Op::sum && is_complex<T>)
+            return {-0.0, -0.0};
+        else if constexpr (op == Op::sum && !std::is_integral_v<T>)
+            return static_cast<A>(-0.0);
+        else
+            return Reducer<op, T>::identity();
+    }
+};
+
+template <typename T>
+struct Joining<Op::prod, T, true> {
+    using M = std::conditional_t<is_complex<T>, Complex128, double>;
+    struct A {  // significand * 2**exponent
+        M significand;
+        std::int64_t exponent;
+    };
+    CUKERN_HD static M unit() {
+        if constexpr (is_complex<T>)
+            return {1, 0};
+        else
+            return 1;
+    }
+    CUKERN_HD static A identity() { return {unit(), 0}; }
+    CUKERN_HD static bool is_identity(const A &a) {
+        if constexpr (is_complex<T>)
+            return a.exponent == 0 && a.significand.real == 1 && a.significand.imag == 0;
+        else
+            return a.exponent == 0 && a.significand == 1;
+    }
+    CUKERN_HD static M scaled(const M &value, int by) {
+        if constexpr (is_complex<T>)
+            return {scalbn(value.real, by), scalbn(value.imag, by)};
+        else
+            return scalbn(value, by);
+    }
+    // To a size of 1 to 2; zeros, infinities and NaN stay.
+    CUKERN_HD static A normal(const M &value, std::int64_t exponent) {
+        double size;
+        if constexpr (is_complex<T>)
+            size = fmax(fabs(value.real), fabs(value.imag));
+        else
+            size = fabs(value);
+        if (!(size > 0) || size > 1.7976931348623157e308) return {value, exponent};
+        const int by = ilogb(size);
+        return {scaled(value, -by), exponent + by};
+    }
+    CUKERN_HD static A of(T element, std::int64_t) { return normal(convert<M>(element), 0); }
+    CUKERN_HD static A join(const A &a, const A &b) {
+        if (is_identity(a)) return b;
+        if (is_identity(b)) return a;
+        return normal(Formula<Op::multiply>::template apply<M>(a.significand, b.significand),
+                      a.exponent + b.exponent);
+    }
+    template <typename R>
+    CUKERN_HD static R result(const A &a, std::int64_t) {
+        const std::int64_t most = 3000;  // beyond all exponents of float64
+        const auto by = static_cast<int>(a.exponent > most ? most : a.exponent < -most ? -most : a.exponent);
+        return convert<R>(scaled(a.significand, by));
+    }
+};
 
 struct Lines {
     const void *in;
@@ -101,9 +169,9 @@ __device__ A join_before(A value, A *total) {
 // total of each part.
 template <Op op, typename T>
 __global__ void __launch_bounds__(kThreads)
-    scan_lines_kernel(const __grid_constant__ Lines p, T *out, const accumulator_t<T> *before,
-                      accumulator_t<T> *totals) {
-    using F = Reducer<op, T>;
+    scan_lines_kernel(const __grid_constant__ Lines p, T *out, const typename Joining<op, T>::A *before,
+                      typename Joining<op, T>::A *totals) {
+    using F = Joining<op, T>;
     using A = typename F::A;
     const std::int64_t line = blockIdx.x / p.parts;
     const std::int64_t first = blockIdx.x % p.parts * p.part_length;
@@ -132,8 +200,9 @@ __global__ void __launch_bounds__(kThreads)
 
 // The totals of each line's parts become those of the parts before.
 template <Op op, typename T>
-__global__ void __launch_bounds__(kThreads) scan_totals_kernel(accumulator_t<T> *totals, std::int64_t parts) {
-    using F = Reducer<op, T>;
+__global__ void __launch_bounds__(kThreads)
+    scan_totals_kernel(typename Joining<op, T>::A *totals, std::int64_t parts) {
+    using F = Joining<op, T>;
     using A = typename F::A;
     A *const own = totals + blockIdx.x * parts;
     A carried = F::identity();
@@ -148,7 +217,7 @@ __global__ void __launch_bounds__(kThreads) scan_totals_kernel(accumulator_t<T> 
 
 template <Op op, typename T>
 __global__ void __launch_bounds__(kThreads) scan_columns_kernel(const __grid_constant__ Lines p, T *out) {
-    using F = Reducer<op, T>;
+    using F = Joining<op, T>;
     const std::int64_t line = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     if (line >= p.lines) return;
     const std::int64_t from = begin_of(p, line);
@@ -178,7 +247,7 @@ Lines lines_of(const ScanLaunch &launch) noexcept {
 
 template <Op op, typename T>
 cudaError_t launch_lines(const ScanLaunch &launch, cudaStream_t stream) noexcept {
-    using A = accumulator_t<T>;
+    using A = typename Joining<op, T>::A;
     Lines p = lines_of(launch);
     auto *out = static_cast<T *>(launch.out);
     const bool beside = launch.inner > 1 || launch.length < kTile / 4;

@@ -21,9 +21,10 @@ void scan_line(const ScanLaunch &launch, std::int64_t line) noexcept {
     }
     T *out =
         static_cast<T *>(launch.out) + line / launch.inner * launch.inner * launch.length + line % launch.inner;
-    typename F::A running = F::identity();
+    typename F::A running{};
     for (std::int64_t i = 0; i < launch.length; ++i) {
-        running = F::join(running, F::of(load_as<T>(launch.in, launch.type, in + i * launch.stride), i));
+        const auto element = F::of(load_as<T>(launch.in, launch.type, in + i * launch.stride), i);
+        running = i == 0 ? element : F::join(running, element);
         out[i * launch.inner] = F::template result<T>(running, i);
     }
 }
