@@ -8,7 +8,7 @@ Each part takes under 8 minutes and leaves benchmarks/results/<part>.json with t
 ran on. A part that is there for the sources as they stand is not run again; the report takes in no other.
 cukern is imported as it is installed, which may be from a wheel built elsewhere.
 
-suite                            the whole suite, on every back-end; a test that lacks its GPU fails
+suite                            the suite but for tests of the build, on every back-end; one without its GPU fails
 memcheck                         the suite under compute-sanitizer at small sizes, every block its own
                                  allocation; without the tests whose subject is an error of CUDA, which then
                                  run without it, and those that build from source
@@ -178,7 +178,8 @@ def run_files(command: Callable[[str], tuple[int, str]]) -> tuple[int, str]:
 
 
 def run_suite() -> dict[str, Any]:
-    status, text = run_files(lambda file: run(pytest(file), environment()))
+    # Tests of the build need no GPU, and take longer than all others.
+    status, text = run_files(lambda file: run(pytest(file, "-m", "not build"), environment()))
     skips = re.findall(r"^SKIPPED (\[\d+\] .*)$", text, re.MULTILINE)
     return {"status": status, "counts": counts(text), "failures": failures(text), "skips": skips}
 
@@ -313,7 +314,7 @@ def describe(part: str, content: dict[str, Any]) -> list[str]:
         lines.append(f"Functions looked for that the driver does not have: {len(elsewhere) or 'none'}.")
         lines += [f"- {text}" for text in sorted(set(elsewhere))[:50]]
     if part == "memcheck":
-        lines.append("Left out: tests that build from source (marked `build`); the suite above has run them.")
+        lines.append("Left out, here and above: tests that build from source (marked `build`), which need no GPU.")
     if "run_without" in result:
         lines.append("Run without the tool, since an error of CUDA is their subject:")
         lines += [f"- `{name}`" for name in result["run_without"]]

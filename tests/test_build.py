@@ -196,7 +196,7 @@ def test_a_wheel_from_the_sdist(tree: Path, tmp_path: Path) -> None:
         names = set(archive.namelist())
         archive.extractall(tmp_path / "site")
     headers = {f"cukern/include/{path.relative_to(tree / 'cuda/include')}" for path in tree.glob("cuda/include/*/*")}
-    package = {"__init__.py", "__main__.py", "py.typed", "_cukern.pyi", "_cukern.abi3.so"}
+    package = {"__init__.py", "__main__.py", "_namespace.py", "py.typed", "_cukern.pyi", "_cukern.abi3.so"}
     assert {name for name in names if ".dist-info" not in name} == headers | {f"cukern/{name}" for name in package}
     code = "import cukern; print(cukern.__file__, cukern.add(1, 2), cukern.get_include())"
     text = run(sys.executable, "-c", code, cwd=tmp_path, env=host_only(PYTHONPATH=str(tmp_path / "site")))

@@ -187,26 +187,36 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const RowsParams<T, R, t
                 sums[0] = join_later<F>(sums[0], F::of(elements[k], k - r.shift));
         const std::int64_t step = static_cast<std::int64_t>(kLoads) * p.group * parts;
         std::int64_t v = whole_begin + part * kLoads * p.group + lane;
-        for (; v + (kLoads - 1) * p.group < whole_end; v += step) {
+        const auto take = [&](auto is_there) {
             Vector<T> x[kLoads];
 #pragma unroll
-            for (int j = 0; j < kLoads; ++j) x[j] = r.base[v + j * p.group];
+            for (int j = 0; j < kLoads; ++j)
+                if (is_there(v + j * p.group)) x[j] = r.base[v + j * p.group];
             A values[kLoads];
 #pragma unroll
-            for (int j = 0; j < kLoads; ++j)
-                values[j] = reduce_vector<F, T, kSize>(x[j].values, (v + j * p.group) * kSize - r.shift);
+            for (int j = 0; j < kLoads; ++j) {
+                const std::int64_t at = v + j * p.group;
+                values[j] =
+                    is_there(at) ? reduce_vector<F, T, kSize>(x[j].values, at * kSize - r.shift) : F::identity();
+            }
             join_loads<F>(sums, values);
+        };
+        for (; v + (kLoads - 1) * p.group < whole_end; v += step) take([](std::int64_t) { return true; });
+        // What is left, at once too; of short rows it is a good part of the work.
+        if constexpr (split) {
+            if (v < whole_end) take([=](std::int64_t at) { return at < whole_end; });
+        } else {
+            Vector<T> x[kLoads];
+#pragma unroll
+            for (int j = 0; j < kLoads; ++j)
+                if (v + j * p.group < whole_end) x[j] = r.base[v + j * p.group];
+#pragma unroll
+            for (int j = 0; j < kLoads; ++j)
+                if (v + j * p.group < whole_end)
+                    sums[j % kRowSums] = join_later<F>(
+                        sums[j % kRowSums],
+                        reduce_vector<F, T, kSize>(x[j].values, (v + j * p.group) * kSize - r.shift));
         }
-        Vector<T> x[kLoads];  // what is left, at once too
-#pragma unroll
-        for (int j = 0; j < kLoads; ++j)
-            if (v + j * p.group < whole_end) x[j] = r.base[v + j * p.group];
-#pragma unroll
-        for (int j = 0; j < kLoads; ++j)
-            if (v + j * p.group < whole_end)
-                sums[j % kRowSums] =
-                    join_later<F>(sums[j % kRowSums],
-                                  reduce_vector<F, T, kSize>(x[j].values, (v + j * p.group) * kSize - r.shift));
         if (part == parts - 1)
             for (std::int64_t k = max(whole_end, whole_begin) * kSize + lane; k < p.n + r.shift; k += p.group)
                 sums[1] = F::join(sums[1], F::of(elements[k], k - r.shift));
