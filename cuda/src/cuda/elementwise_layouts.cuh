@@ -22,15 +22,13 @@ namespace cukern::cuda {
 constexpr int kLayoutThreads = 256;
 constexpr int kLayoutDims = 4;
 
-// Where these kernels are made: elsewhere the strided one serves.
+// Where these kernels are made: elsewhere the strided one serves. A copy of elements as they are moves bits.
 constexpr bool has_layouts(Op op, ElementType type) {
-    const bool common = is_floating(type) || type == ElementType::int32 || type == ElementType::int64;
     switch (op) {
-        case Op::copy: return true;
+        case Op::copy: return bits_of(type) == type;
         case Op::add:
         case Op::subtract:
-        case Op::multiply: return common;
-        case Op::divide: return is_floating(type);
+        case Op::multiply: return is_floating(type);
         default: return false;
     }
 }

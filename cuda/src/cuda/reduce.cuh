@@ -503,8 +503,9 @@ cudaError_t launch_columns(const ReduceLaunch &launch, cudaStream_t stream) noex
     p.target = make_target<F, R>(launch, parts_for<typename F::A>(launch, kColumnBlocks, blocks, p.n / rows));
     const auto all = static_cast<unsigned>(blocks * p.target.parts);
     constexpr int kLoads = size == 1 ? 16 : kColumnLoads;
-    if (few && size > 1)
-        columns_kernel<F, T, R, size, kShortColumnLoads<F, T>><<<all, kThreads, 0, stream>>>(p);
+    constexpr int kFew = size == 1 ? kLoads : kShortColumnLoads<F, T>;
+    if (few)
+        columns_kernel<F, T, R, size, kFew><<<all, kThreads, 0, stream>>>(p);
     else
         columns_kernel<F, T, R, size, kLoads><<<all, kThreads, 0, stream>>>(p);
     if (const cudaError_t error = cudaPeekAtLastError(); error != cudaSuccess) return error;
