@@ -39,20 +39,17 @@ PyRef value_of(const Getter &getter, PyObject *object) noexcept {
 }
 
 // Whether memory may be that of other values, by torch's negative bit. It comes from the imaginary part of a
-// conjugate, a view whose elements lie apart: asking, which releases the GIL there, is left out for tensors that
-// are neither.
-bool may_be_negative(const TypeRecord &record, PyObject *object, const ForeignArray &array) noexcept {
-    std::int64_t dense = size_of(array.type);
-    std::int64_t count = 1;
+// conjugate: elements that lie apart, the first of them the second half of a complex number, which as_strided()
+// does not change. Asking, which releases the GIL there, is left out where neither is so.
+bool may_be_negative(const TypeRecord &record, const ForeignArray &array) noexcept {
+    const std::int64_t size = size_of(array.type);
+    std::int64_t dense = size;
     for (int i = array.ndim - 1; i >= 0; --i) {
         if (array.shape[i] != 1 && array.strides[i] != dense) return true;
         dense *= array.shape[i];
-        count *= array.shape[i];
     }
-    if (!record.is_torch || record.base.name == nullptr || count == 1) return true;
-    const PyRef base = value_of(record.base, object);
-    if (!base) PyErr_Clear();
-    return !base || Py_IsNone(base.get()) == 0;
+    const auto address = reinterpret_cast<std::uintptr_t>(array.data);
+    return !record.is_torch || dense == size || (address & static_cast<std::uintptr_t>(2 * size - 1)) != 0;
 }
 
 // What torch's __dlpack__ checks, and its exchange API does not.
@@ -72,7 +69,7 @@ bool check_torch(const Place &place, const TypeRecord &record, PyObject *object,
                               "torch.no_grad()");
         }
     }
-    const int negative = may_be_negative(record, object, array) ? ask(record.is_neg, object) : 0;
+    const int negative = may_be_negative(record, array) ? ask(record.is_neg, object) : 0;
     if (negative > 0)
         refuse(place, "has its negative bit set: its memory holds other values; pass x.resolve_neg()");
     if (negative != 0) return false;

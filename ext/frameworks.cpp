@@ -101,7 +101,6 @@ void fill_record(const ModuleState &state, PyObject *object, TypeRecord &record)
     }
     if (record.api != nullptr) {
         record.requires_grad = getter_of(type, "requires_grad");
-        record.base = getter_of(type, "_base");
         record.is_neg = question_of(object, "is_neg");
         record.is_conj = question_of(object, "is_conj");
         record.is_torch = record.requires_grad.name != nullptr && starts_with(module.get(), "torch");

@@ -35,7 +35,6 @@ struct TypeRecord {
     bool is_cupy = false;
     const dlpack::ExchangeAPI *api = nullptr;
     Getter requires_grad;  // torch's
-    Getter base;           // of a view of torch's, the tensor that it is of
     Question is_neg;
     Question is_conj;
     bool is_torch = false;
