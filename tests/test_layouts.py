@@ -149,3 +149,29 @@ def test_long_rows(rng: np.random.Generator) -> None:
     for rows in (2, 3, 5):
         a, row = random_array(rng, (rows, n), np.dtype("float64")), random_array(rng, (n,), np.dtype("float64"))
         compare("add", (a, cukern.asarray(a)), (row, cukern.asarray(row)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int16", "complex64"])
+def test_few_rows(dtype: str, rng: np.random.Generator) -> None:
+    """Interleaved rows: widths around those of vectors, and of the columns that a block takes."""
+    for rows in (2, 3, 5, 8, 9) if SMALL else range(2, 10):
+        for columns in (63, 64, 67, 1000, 8191):
+            wanted, a = make(rng, (rows, columns), dtype, "transposed")
+            out = cukern.empty((rows, columns), dtype=dtype)
+            cukern.copyto(out, a)
+            np.testing.assert_array_equal(cukern.asnumpy(out), wanted)
+            b = make(rng, (rows, columns), dtype, "packed")
+            compare("add", (wanted, a), b)
+            compare("subtract", b, (wanted, a))
+            three = np.asarray(3, dtype)
+            cukern.multiply(a, 3, out=out)
+            np.testing.assert_array_equal(cukern.asnumpy(out), wanted * three)
+            cukern.subtract(3, a, out=out)
+            np.testing.assert_array_equal(cukern.asnumpy(out), three - wanted)
+            cukern.add(a, a, out=out)  # two that are interleaved, and one below beside one that is wider
+            np.testing.assert_array_equal(cukern.asnumpy(out), wanted + wanted)
+            compare("add", (wanted, a), make(rng, (rows, columns), dtype, "wider"))
+            # Memory that no vector begins with.
+            base = random_array(rng, (rows * columns + 1,), np.dtype(dtype))
+            shifted = (base[1:].reshape(columns, rows).T, cukern.asarray(base)[1:].reshape(columns, rows).T)
+            compare("add", shifted, b)

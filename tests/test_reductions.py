@@ -66,6 +66,36 @@ def test_sizes(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
         assert_reduced(getattr(cukern, name)(a[..., 1:]), name, a[..., 1:])
 
 
+@pytest.mark.parametrize(
+    "dtype", [t for t in ELEMENT_TYPES if t.name in ("int8", "float16", "float32", "float64")], ids=str
+)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_rows(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    """Rows of every length that a group of threads may take, from every place in a vector."""
+    for length in (1, 2, 3, 5, 8, 13, 16, 31, 100, 257, 511, 517, 1000, 1025) if not SMALL else (5, 16, 100, 517):
+        base = values(rng, name, (70, length + 17), dtype)
+        own = cukern.asarray(base)
+        for first in (0, 1, 3, 16):
+            a = base[:, first : first + length]
+            result = getattr(cukern, name)(own[:, first : first + length], axis=1)
+            assert_reduced(cukern.asnumpy(result), name, a, axis=1)
+        a = np.ascontiguousarray(base[:, :length])  # neighbours, of which each begins elsewhere in a vector
+        assert_reduced(cukern.asnumpy(getattr(cukern, name)(cukern.asarray(a), axis=1)), name, a, axis=1)
+
+
+@pytest.mark.skipif(SMALL, reason="arrays of some million elements")
+@pytest.mark.parametrize("backend", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
+@pytest.mark.parametrize("dtype", [np.dtype(name) for name in ("float16", "float32", "float64", "int32")], ids=str)
+@pytest.mark.parametrize("name", ["sum", "max", "argmax"])
+def test_few_long_rows(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    """Columns by the million: a thread takes all rows of some."""
+    for rows in (2, 16, 32):
+        columns = 1056 * 256 * 16 // dtype.itemsize + 16
+        a = random_array(rng, (columns,), dtype)[None] + np.arange(rows, dtype=dtype)[:, None] % 5
+        a[rows // 2, ::3] = 7
+        assert_reduced(cukern.asnumpy(getattr(cukern, name)(cukern.asarray(a), axis=0)), name, a, axis=0)
+
+
 @pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_layouts(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:

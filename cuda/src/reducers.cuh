@@ -104,7 +104,19 @@ struct ExtremeReducer {
     using A = arithmetic_t<T>;
     CUKERN_HD static A identity() { return extreme<A, !finds_max>(); }
     CUKERN_HD static A of(T element, std::int64_t) { return to_arithmetic(element); }
-    CUKERN_HD static A join(A a, A b) { return Formula<op>::template apply<A>(a, b); }
+    CUKERN_HD static A join(A a, A b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        if constexpr (std::is_same_v<A, float>) {  // one instruction instead of three
+            float result;
+            if constexpr (finds_max)
+                asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+            else
+                asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+            return result;
+        }
+#endif
+        return Formula<op>::template apply<A>(a, b);
+    }
     template <typename R>
     CUKERN_HD static R result(A value, std::int64_t) {
         return from_arithmetic<R>(value);
@@ -140,7 +152,9 @@ struct IndexReducer {
         return b.index < a.index && !beyond(a.value, b.value) ? b : a;
     }
     // The same where `b` comes after `a`, and is something.
-    CUKERN_HD static A join_later(A a, A b) { return a.index < 0 || beyond(b.value, a.value) ? b : a; }
+    CUKERN_HD static A join_later(A a, A b) { return a.index < 0 ? b : join_next(a, b); }
+    // The same where `a` is something too.
+    CUKERN_HD static A join_next(A a, A b) { return beyond(b.value, a.value) ? b : a; }
     template <typename R>
     CUKERN_HD static R result(A best, std::int64_t) {
         return static_cast<R>(best.index);

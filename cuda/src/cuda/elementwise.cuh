@@ -20,8 +20,6 @@
 
 namespace cukern::cuda {
 
-constexpr int kThreads = 256;
-
 template <typename T>
 struct alignas(16) Vector {
     static constexpr int kSize = 16 / static_cast<int>(sizeof(T));
@@ -205,11 +203,6 @@ __global__ void __launch_bounds__(kThreads) strided_kernel(const __grid_constant
 
 inline unsigned blocks_for(std::int64_t threads) noexcept {
     return static_cast<unsigned>((threads + kThreads - 1) / kThreads);
-}
-
-template <typename T>
-T value_of(const ElementwiseLaunch &launch, int operand) noexcept {
-    return *reinterpret_cast<const T *>(launch.values[operand].bytes);
 }
 
 inline bool is_vector_aligned(const ElementwiseLaunch &launch) noexcept {

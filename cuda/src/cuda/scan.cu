@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "cuda/kernels.h"
+#include "cuda/shuffle.cuh"
 #include "reducers.cuh"
 
 namespace cukern::cuda {
@@ -128,17 +129,6 @@ __device__ std::int64_t begin_of(const Lines &p, std::int64_t line) {
 
 __device__ std::int64_t begin_of_out(const Lines &p, std::int64_t line) {
     return line / p.inner * p.inner * p.length + line % p.inner;
-}
-
-template <typename A>
-__device__ A shuffled_up(A value, int by) {
-    constexpr int kWords = sizeof(A) / 4;
-    std::uint32_t words[kWords];
-    memcpy(words, &value, sizeof value);
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) words[i] = __shfl_up_sync(0xFFFFFFFFU, words[i], by);
-    memcpy(&value, words, sizeof value);
-    return value;
 }
 
 // What the threads before this one hold, joined; `total`: what all do.

@@ -1,0 +1,162 @@
+// Operands whose packed dimension is a short one, all of one element type: 3 to 8 rows that lie interleaved.
+//
+// narrow_kernel
+//   Idea: out has few long rows, and the elements of a column of the operand are neighbours. A block reads some
+//   columns as 16-byte vectors into shared memory, and each thread picks those of a vector of out from there. A
+//   vector of padding after every eight keeps threads in different banks. All loads are under way before the first
+//   is used. Limited by device memory; the transposing kernel moves one element at a time, too many instructions
+//   for small ones.
+#pragma once
+
+#include "cuda/elementwise_operands.cuh"
+#include "cuda/launch_kernel.h"
+
+namespace cukern::cuda {
+
+constexpr std::uint32_t kMostNarrowRows = 8;
+constexpr int kNarrowTurns = 4;  // vectors of a thread
+constexpr int kNarrowVectors = kNarrowTurns * kThreads;
+
+template <typename T>
+inline constexpr bool has_narrow = sizeof(T) <= 4;
+
+template <typename T, int inputs>
+struct NarrowParams {
+    T *out;
+    const T *in[inputs];
+    T values[inputs];
+    Walk walks[inputs];
+    int turned;  // the input that is interleaved
+    std::uint32_t rows;
+    std::uint32_t columns;
+    std::uint32_t tile;   // columns of a block, whole vectors of them
+    Divider row_vectors;  // of a tile
+};
+
+// Where an element of the interleaved columns is in shared memory, vectors of `size` elements.
+template <int size>
+__device__ std::uint32_t padded(std::uint32_t element) {
+    return element + element / (8 * size) * size;
+}
+
+template <Op op, typename T, int inputs>
+__device__ T evaluate_narrow(const NarrowParams<T, inputs> &p, T turned, T other) {
+    if constexpr (inputs == 1)
+        return evaluate<op>(turned);
+    else
+        return p.turned == 0 ? evaluate<op>(turned, other) : evaluate<op>(other, turned);
+}
+
+template <Op op, typename T, int inputs>
+__global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant__ NarrowParams<T, inputs> p) {
+    constexpr std::uint32_t kSize = 16 / sizeof(T);
+    using V = Elements<T, kSize>;
+    __shared__ V memory[kNarrowVectors + kNarrowVectors / 8];
+    const T *const shared = memory->values;
+    const T *const in = p.in[p.turned];
+    const int other = inputs - 1 - p.turned;
+    const bool has_array = inputs == 2 && p.walks[other] == Walk::packed;
+    const std::uint32_t left = blockIdx.x * p.tile;
+    const std::uint32_t total = p.rows * p.columns;
+    V x[kNarrowTurns];
+#pragma unroll
+    for (int k = 0; k < kNarrowTurns; ++k) {
+        const std::uint32_t at = left * p.rows + (k * kThreads + threadIdx.x) * kSize;
+        if (at + kSize <= total)
+            x[k] = *reinterpret_cast<const V *>(in + at);
+        else
+            for (std::uint32_t e = 0; e < kSize; ++e)
+                if (at + e < total) x[k].values[e] = in[at + e];
+    }
+    // The vectors of out that begin in the tile; where one is not whole, its row ends.
+    std::uint32_t row[kNarrowTurns];
+    std::uint32_t column[kNarrowTurns];
+    V y[kNarrowTurns];
+#pragma unroll
+    for (int k = 0; k < kNarrowTurns; ++k) {
+        std::uint32_t vector;
+        row[k] = p.row_vectors.divide(k * kThreads + threadIdx.x, &vector);
+        const std::uint32_t begin = row[k] * p.columns;
+        column[k] = (begin + left + kSize - 1) / kSize * kSize + vector * kSize - begin;
+        if (row[k] >= p.rows) column[k] = p.columns;
+        if (has_array && column[k] + kSize <= p.columns)
+            y[k] = *reinterpret_cast<const V *>(p.in[other] + begin + column[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < kNarrowTurns; ++k) {
+        const std::uint32_t vector = k * kThreads + threadIdx.x;
+        memory[vector + vector / 8] = x[k];
+    }
+    __syncthreads();
+    const auto pick = [&](std::uint32_t r, std::uint32_t c) {
+        return shared[padded<kSize>((c - left) * p.rows + r)];
+    };
+    const auto compute_one = [&](std::uint32_t r, std::uint32_t c) {
+        const std::uint32_t at = r * p.columns + c;
+        const T value = has_array ? p.in[other][at] : p.values[other];
+        p.out[at] = evaluate_narrow<op, T, inputs>(p, pick(r, c), value);
+    };
+#pragma unroll
+    for (int k = 0; k < kNarrowTurns; ++k) {
+        if (column[k] + kSize <= p.columns) {
+            V result;
+#pragma unroll
+            for (std::uint32_t e = 0; e < kSize; ++e)
+                result.values[e] = evaluate_narrow<op, T, inputs>(p, pick(row[k], column[k] + e),
+                                                                  has_array ? y[k].values[e] : p.values[other]);
+            *reinterpret_cast<V *>(p.out + row[k] * p.columns + column[k]) = result;
+        } else {
+            for (std::uint32_t c = column[k]; c < p.columns; ++c) compute_one(row[k], c);
+        }
+    }
+    // Before a row's first vector.
+    const std::uint32_t r = threadIdx.x / kSize;
+    const std::uint32_t c = threadIdx.x % kSize;
+    if (blockIdx.x == 0 && r < p.rows && c < (kSize - r * p.columns % kSize) % kSize) compute_one(r, c);
+}
+
+// Whether an operand is the columns of a packed result, one after the other.
+inline bool is_interleaved(const ElementwiseLaunch &launch, int operand) noexcept {
+    return !launch.immediate[operand] && launch.strides[operand][0] == 1 &&
+           launch.strides[operand][1] == launch.shape[0] &&
+           reinterpret_cast<std::uintptr_t>(launch.data[operand]) % 16 == 0;
+}
+
+// The input that narrow_kernel turns; 0: it does not serve.
+inline int narrow_operand(const ElementwiseLaunch &launch) noexcept {
+    constexpr std::int64_t kLeastColumns = 64;
+    if (launch.ndim != 2 || launch.shape[0] < 3 || launch.shape[0] > kMostNarrowRows ||
+        launch.shape[1] < kLeastColumns || !is_packed(launch, 0))
+        return 0;
+    int found = 0;
+    for (int j = 1; j < launch.num_operands; ++j) {
+        if (is_interleaved(launch, j) && found == 0)
+            found = j;
+        else if (!launch.immediate[j] && !is_packed(launch, j))
+            return 0;
+    }
+    return found;
+}
+
+template <Op op, typename T>
+cudaError_t launch_narrow(const ElementwiseLaunch &launch, int turned, cudaStream_t stream) noexcept {
+    static_assert(std::is_same_v<T, result_t<op, T>>);
+    constexpr int kInputs = arity(op);
+    constexpr std::uint32_t kSize = 16 / sizeof(T);
+    NarrowParams<T, kInputs> p{};
+    p.out = static_cast<T *>(launch.data[0]);
+    p.turned = turned - 1;
+    p.rows = static_cast<std::uint32_t>(launch.shape[0]);
+    p.columns = static_cast<std::uint32_t>(launch.shape[1]);
+    for (int j = 0; j < kInputs; ++j) {
+        p.in[j] = static_cast<const T *>(launch.data[j + 1]);
+        p.values[j] = launch.immediate[j + 1] ? value_of<T>(launch, j + 1) : T{};
+        p.walks[j] = launch.immediate[j + 1] ? Walk::value : j == p.turned ? Walk::strided : Walk::packed;
+    }
+    // Shared memory also holds the columns of the vectors that begin in the tile and end behind it.
+    p.tile = (kNarrowVectors - p.rows) * kSize / p.rows / kSize * kSize;
+    p.row_vectors = Divider::make(p.tile / kSize);
+    return launch_kernel<narrow_kernel<op, T, kInputs>>((p.columns + p.tile - 1) / p.tile, kThreads, stream, p);
+}
+
+}  // namespace cukern::cuda
