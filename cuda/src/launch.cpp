@@ -105,6 +105,17 @@ void lay_out(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
     if (launch->ndim == 0) set_one_dimension(1, launch);
 }
 
+// Where all operands are of the type that is computed in.
+void use_kernel_type(ElementwiseLaunch *launch) noexcept {
+    const ElementType type = kernel_type(launch->op, launch->compute);
+    if (type == launch->compute || launch->types[0] != launch->result) return;
+    for (int i = 1; i < launch->num_operands; ++i)
+        if (!launch->immediate[i] && launch->types[i] != launch->compute) return;
+    for (int i = 1; i < launch->num_operands; ++i) launch->types[i] = type;
+    launch->compute = type;
+    launch->types[0] = launch->result = result_type(launch->op, type);
+}
+
 }  // namespace
 
 void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
@@ -131,6 +142,7 @@ void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) no
         (launch->immediate[1] || launch->types[1] == out.type))
         launch->types[0] = launch->types[1] = launch->compute;
     launch->result = result_type(op, launch->compute);
+    use_kernel_type(launch);
 }
 
 ElementwiseLaunch plan_copy(const TensorView &source, const TensorView &destination) noexcept {

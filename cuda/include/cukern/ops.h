@@ -139,6 +139,27 @@ constexpr bool is_identity(Op op, ElementType compute) {
     }
 }
 
+// The type whose kernels serve: signed integers as unsigned ones of their size where it comes to the same bits.
+constexpr ElementType kernel_type(Op op, ElementType compute) {
+    if (kind_of(compute) != 'i') return compute;
+    switch (op) {
+        case Op::add:
+        case Op::subtract:
+        case Op::multiply:
+        case Op::scale:
+        case Op::axpy:
+        case Op::square:
+        case Op::negative:
+        case Op::equal:
+        case Op::not_equal:
+        case Op::bitwise_and:
+        case Op::bitwise_or:
+        case Op::bitwise_xor:
+        case Op::bitwise_invert: return bits_of(compute);
+        default: return compute;
+    }
+}
+
 constexpr bool is_reduction(Op op) { return info(op).kind == OpKind::reduction; }
 
 // Whether a reduction of no elements gives something.

@@ -293,7 +293,10 @@ cudaError_t launch_op(const ElementwiseLaunch &launch, cudaStream_t stream) noex
     if constexpr (!computes_in(op, ElementTypeOf<T>::value)) {
         return cudaErrorInvalidValue;
     } else {
-        if (is_contiguous(launch) && is_vector_aligned(launch)) return launch_contiguous<op, T>(launch, stream);
+        if constexpr (kernel_type(op, ElementTypeOf<T>::value) == ElementTypeOf<T>::value) {
+            if (is_contiguous(launch) && is_vector_aligned(launch))
+                return launch_contiguous<op, T>(launch, stream);
+        }
         if constexpr (has_layouts(op, ElementTypeOf<T>::value)) {
             cudaError_t error = cudaSuccess;
             if (launch_layout<op, T>(launch, stream, &error)) return error;

@@ -5,7 +5,8 @@
 //   and shared memory. Groups are as narrow as leaves each thread 16 vectors of a row, or 32 where it looks for
 //   indices: joining threads takes longer than going on. Of few long rows, blocks take turns along each, with
 //   sixteen loads in flight. What of a row lies before the first whole vector and after the last is taken by
-//   elements, which are asked for before all else and used last. Limited by device memory.
+//   elements, which are asked for before all else, but for rows that blocks share, and used last. Limited by
+//   device memory.
 // short_rows_kernel
 //   Idea: a row is at most 32 vectors, one for each of a group of threads, which takes four rows at once so that
 //   enough loads are in flight. Then pairs of threads share the rows out, until each has one: four rows take as
@@ -103,10 +104,15 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const RowsParams<T, R, t
         const std::int64_t tail_end = part == parts - 1 ? p.n : 0;
         T head_elements[kEdge];
         T tail_elements[kEdge];
+        if constexpr (split) {  // sixteen vectors leave no registers to keep them in
+            for (std::int64_t k = lane; k < head_end; k += group)
+                sums[0] = join_later<F>(sums[0], F::of(elements[k], k));
+        } else {
 #pragma unroll
-        for (int j = 0; j < kEdge; ++j) {
-            if (lane + j * group < head_end) head_elements[j] = elements[lane + j * group];
-            if (tail + j * group < tail_end) tail_elements[j] = elements[tail + j * group];
+            for (int j = 0; j < kEdge; ++j) {
+                if (lane + j * group < head_end) head_elements[j] = elements[lane + j * group];
+                if (tail + j * group < tail_end) tail_elements[j] = elements[tail + j * group];
+            }
         }
         const std::int64_t step = static_cast<std::int64_t>(kLoads) * group * parts;
         std::int64_t v = whole_begin + part * kLoads * group + lane;
@@ -140,10 +146,17 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const RowsParams<T, R, t
                         join_later<F>(sums[j % kRowSums],
                                       reduce_vector<F, T, kSize>(x[j].values, (v + j * group) * kSize - r.shift));
         }
+        if constexpr (split) {
+            for (std::int64_t k = tail; k < tail_end; k += group)
+                sums[1] = F::join(sums[1], F::of(elements[k], k));
+        } else {
 #pragma unroll
-        for (int j = 0; j < kEdge; ++j) {
-            if (lane + j * group < head_end) sums[0] = F::join(sums[0], F::of(head_elements[j], lane + j * group));
-            if (tail + j * group < tail_end) sums[1] = F::join(sums[1], F::of(tail_elements[j], tail + j * group));
+            for (int j = 0; j < kEdge; ++j) {
+                if (lane + j * group < head_end)
+                    sums[0] = F::join(sums[0], F::of(head_elements[j], lane + j * group));
+                if (tail + j * group < tail_end)
+                    sums[1] = F::join(sums[1], F::of(tail_elements[j], tail + j * group));
+            }
         }
     }
     A sum = F::join(sums[0], sums[1]);
