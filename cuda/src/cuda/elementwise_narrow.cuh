@@ -42,7 +42,7 @@ __device__ T evaluate_narrow(const NarrowParams<T, inputs> &p, T turned, T other
     if constexpr (inputs == 1)
         return evaluate<op>(turned);
     else
-        return p.turned == 0 ? evaluate<op>(turned, other) : evaluate<op>(other, turned);
+        return evaluate<op>(p.turned == 0 ? turned : other, p.turned == 0 ? other : turned);
 }
 
 template <Op op, typename T, int inputs>
@@ -51,25 +51,24 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
     using V = Elements<T, kSize>;
     constexpr std::uint32_t kPadding = 4 / sizeof(T);
     __shared__ std::uint32_t memory[kNarrowVectors * 4 + kNarrowVectors / 3 + 1];
-    const T *const shared = reinterpret_cast<const T *>(memory);
+    auto *const shared = reinterpret_cast<T *>(memory);
     const T *const in = p.in[p.turned];
     const int other = inputs - 1 - p.turned;
     const bool has_array = inputs == 2 && p.walks[other] == Walk::packed;
     const std::uint32_t left = blockIdx.x * p.tile;
+    const std::uint32_t first = left * p.rows;
     const std::uint32_t total = p.rows * p.columns;
+    const bool is_last = blockIdx.x == gridDim.x - 1;
     V x[kNarrowTurns];
 #pragma unroll
     for (int k = 0; k < kNarrowTurns; ++k) {
-        const std::uint32_t at = left * p.rows + (k * kThreads + threadIdx.x) * kSize;
-        if (at + kSize <= total)
-            x[k] = *reinterpret_cast<const V *>(in + at);
-        else
-            for (std::uint32_t e = 0; e < kSize; ++e)
-                if (at + e < total) x[k].values[e] = in[at + e];
+        const std::uint32_t at = first + (k * kThreads + threadIdx.x) * kSize;
+        if (at + kSize <= total) x[k] = *reinterpret_cast<const V *>(in + at);
     }
-    // The vectors of out that begin in the tile; where one is not whole, its row ends.
+    // The whole vectors of out that begin in the tile.
     std::uint32_t row[kNarrowTurns];
     std::uint32_t column[kNarrowTurns];
+    bool whole[kNarrowTurns];
     V y[kNarrowTurns];
 #pragma unroll
     for (int k = 0; k < kNarrowTurns; ++k) {
@@ -77,13 +76,13 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
         row[k] = p.row_vectors.divide(k * kThreads + threadIdx.x, &vector);
         const std::uint32_t begin = row[k] * p.columns;
         column[k] = (begin + left + kSize - 1) / kSize * kSize + vector * kSize - begin;
-        if (row[k] >= p.rows) column[k] = p.columns;
-        if (has_array && column[k] + kSize <= p.columns)
-            y[k] = *reinterpret_cast<const V *>(p.in[other] + begin + column[k]);
+        whole[k] = row[k] < p.rows && column[k] + kSize <= p.columns;
+        if (has_array && whole[k]) y[k] = *reinterpret_cast<const V *>(p.in[other] + begin + column[k]);
     }
 #pragma unroll
     for (int k = 0; k < kNarrowTurns; ++k) {
         const std::uint32_t vector = k * kThreads + threadIdx.x;
+        if (first + (vector + 1) * kSize > total) continue;
         std::uint32_t rest;
         std::uint32_t *const to = memory + vector * 4 + p.by_rows.divide(vector, &rest);
         std::uint32_t words[4];
@@ -91,33 +90,37 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
 #pragma unroll
         for (int j = 0; j < 4; ++j) to[j] = words[j];
     }
+    const auto place = [&](std::uint32_t r, std::uint32_t c) {
+        return (c - left) * p.rows + r + (c - left) / kSize * kPadding;
+    };
+    // What of the operand lies behind its last whole vector.
+    if (const std::uint32_t at = total - total % kSize + threadIdx.x;
+        at < total && at - first < kNarrowVectors * kSize)
+        shared[place(at % p.rows, at / p.rows)] = in[at];
     __syncthreads();
-    const auto pick = [&](std::uint32_t r, std::uint32_t c) {
-        const std::uint32_t place = c - left;
-        return shared[place * p.rows + r + place / kSize * kPadding];
-    };
-    const auto compute_one = [&](std::uint32_t r, std::uint32_t c) {
-        const std::uint32_t at = r * p.columns + c;
-        const T value = has_array ? p.in[other][at] : p.values[other];
-        p.out[at] = evaluate_narrow<op, T, inputs>(p, pick(r, c), value);
-    };
 #pragma unroll
     for (int k = 0; k < kNarrowTurns; ++k) {
-        if (column[k] + kSize <= p.columns) {
-            V result;
+        if (!whole[k]) continue;
+        V result;
 #pragma unroll
-            for (std::uint32_t e = 0; e < kSize; ++e)
-                result.values[e] = evaluate_narrow<op, T, inputs>(p, pick(row[k], column[k] + e),
-                                                                  has_array ? y[k].values[e] : p.values[other]);
-            *reinterpret_cast<V *>(p.out + row[k] * p.columns + column[k]) = result;
-        } else {
-            for (std::uint32_t c = column[k]; c < p.columns; ++c) compute_one(row[k], c);
-        }
+        for (std::uint32_t e = 0; e < kSize; ++e)
+            result.values[e] = evaluate_narrow<op, T, inputs>(p, shared[place(row[k], column[k] + e)],
+                                                              has_array ? y[k].values[e] : p.values[other]);
+        *reinterpret_cast<V *>(p.out + row[k] * p.columns + column[k]) = result;
     }
-    // Before a row's first vector.
+    // Before a row's first vector, and behind its last.
     const std::uint32_t r = threadIdx.x / kSize;
-    const std::uint32_t c = threadIdx.x % kSize;
-    if (blockIdx.x == 0 && r < p.rows && c < (kSize - r * p.columns % kSize) % kSize) compute_one(r, c);
+    if (r >= p.rows || !(blockIdx.x == 0 || is_last)) return;
+    const std::uint32_t head = (kSize - r * p.columns % kSize) % kSize;
+    const std::uint32_t tail = (r + 1) * p.columns % kSize;
+    for (int end = 0; end < 2; ++end) {
+        std::uint32_t c = threadIdx.x % kSize;
+        if (end == 0 ? blockIdx.x > 0 || c >= head : !is_last || c >= tail) continue;
+        if (end == 1) c += p.columns - tail;
+        const std::uint32_t at = r * p.columns + c;
+        const T value = has_array ? p.in[other][at] : p.values[other];
+        p.out[at] = evaluate_narrow<op, T, inputs>(p, shared[place(r, c)], value);
+    }
 }
 
 // Whether an operand is the columns of a packed result, one after the other.
@@ -162,7 +165,9 @@ cudaError_t launch_narrow(const ElementwiseLaunch &launch, int turned, cudaStrea
     p.tile = (kNarrowVectors - p.rows) * kSize / p.rows / kSize * kSize;
     p.by_rows = Divider::make(p.rows);
     p.row_vectors = Divider::make(p.tile / kSize);
-    return launch_kernel<narrow_kernel<op, T, kInputs>>((p.columns + p.tile - 1) / p.tile, kThreads, stream, p);
+    // Fewer columns than a vector has are left to the tile before them, which has them in shared memory.
+    const std::uint32_t blocks = (p.columns - kSize + p.tile) / p.tile;
+    return launch_kernel<narrow_kernel<op, T, kInputs>>(blocks, kThreads, stream, p);
 }
 
 }  // namespace cukern::cuda

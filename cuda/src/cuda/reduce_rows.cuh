@@ -4,8 +4,8 @@
 //   Idea: a group of 8 to 256 threads takes a row by 16-byte vectors, four loads in flight a thread; then shuffles
 //   and shared memory. Groups are as narrow as leaves each thread 16 vectors of a row, or 32 where it looks for
 //   indices: joining threads takes longer than going on. Of few long rows, blocks take turns along each, with
-//   sixteen loads in flight. What of a row lies before the first whole vector and after the last is taken by
-//   elements, which are asked for before all else, but for rows that blocks share, and used last. Limited by
+//   eight to sixteen loads in flight. What of a row lies before the first whole vector and after the last is taken
+//   by elements, which are asked for before all else, but for rows that blocks share, and used last. Limited by
 //   device memory.
 // short_rows_kernel
 //   Idea: a row is at most 32 vectors, one for each of a group of threads, which takes four rows at once so that
@@ -22,9 +22,13 @@ constexpr std::int64_t kRowBlocks = 528;
 constexpr std::int64_t kFullThreads = kRowBlocks * kThreads;
 constexpr int kRowSums = 2;  // running results of a thread along a row
 
-// Loads of a thread along a row. Of rows that blocks share a thread has many more to do.
-template <bool split>
-inline constexpr int kRowLoads = split ? 16 : kInFlight;
+// Loads of a thread along a row. Of rows that blocks share a thread has many more to do, as many as registers hold
+// beside an index.
+template <typename F, typename T, bool split>
+inline constexpr int kRowLoads = !split            ? kInFlight
+                                 : !gives_index<F> ? 16
+                                 : sizeof(T) <= 2  ? 8
+                                                   : 12;
 
 constexpr int kLeastRowBits = 3;
 
@@ -82,7 +86,7 @@ template <typename F, typename T, typename R, bool split>
 __global__ void __launch_bounds__(kThreads) rows_kernel(const RowsParams<T, R, typename F::A> p) {
     using A = typename F::A;
     constexpr int kSize = Vector<T>::kSize;
-    constexpr int kLoads = kRowLoads<split>;
+    constexpr int kLoads = kRowLoads<F, T, split>;
     const int parts = split ? p.target.parts : 1;
     const int part = split ? static_cast<int>(blockIdx.x % parts) : 0;
     const unsigned block = split ? blockIdx.x / parts : blockIdx.x;
@@ -104,7 +108,7 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const RowsParams<T, R, t
         const std::int64_t tail_end = part == parts - 1 ? p.n : 0;
         T head_elements[kEdge];
         T tail_elements[kEdge];
-        if constexpr (split) {  // sixteen vectors leave no registers to keep them in
+        if constexpr (split) {  // so many vectors leave no registers to keep them in
             for (std::int64_t k = lane; k < head_end; k += group)
                 sums[0] = join_later<F>(sums[0], F::of(elements[k], k));
         } else {
@@ -272,7 +276,7 @@ cudaError_t launch_rows(const ReduceLaunch &launch, cudaStream_t stream) noexcep
         ++p.groups.bits;
     const std::int64_t rows = kThreads >> p.groups.bits;
     const std::int64_t blocks = (p.rows + rows - 1) / rows;
-    const std::int64_t most = vectors / (kThreads * kRowLoads<true>);
+    const std::int64_t most = vectors / (kThreads * kRowLoads<F, T, true>);
     p.target = make_target<F, R>(launch, parts_for<typename F::A>(launch, kRowBlocks, blocks, most));
     const auto all = static_cast<unsigned>(blocks * p.target.parts);
     if (p.target.parts > 1)
