@@ -39,16 +39,18 @@ struct NarrowParams {
 
 template <Op op, typename T, int inputs>
 __device__ T evaluate_narrow(const NarrowParams<T, inputs> &p, T turned, T other) {
+    constexpr bool kCommutes = op == Op::add || op == Op::multiply;
     if constexpr (inputs == 1)
         return evaluate<op>(turned);
     else
-        return evaluate<op>(p.turned == 0 ? turned : other, p.turned == 0 ? other : turned);
+        return kCommutes || p.turned == 0 ? evaluate<op>(turned, other) : evaluate<op>(other, turned);
 }
 
 template <Op op, typename T, int inputs>
 __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant__ NarrowParams<T, inputs> p) {
     constexpr std::uint32_t kSize = 16 / sizeof(T);
     using V = Elements<T, kSize>;
+    using Words = Elements<std::uint32_t, 4>;  // vectors that wait: elements by themselves take a register each
     constexpr std::uint32_t kPadding = 4 / sizeof(T);
     __shared__ std::uint32_t memory[kNarrowVectors * 4 + kNarrowVectors / 3 + 1];
     auto *const shared = reinterpret_cast<T *>(memory);
@@ -59,17 +61,17 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
     const std::uint32_t first = left * p.rows;
     const std::uint32_t total = p.rows * p.columns;
     const bool is_last = blockIdx.x == gridDim.x - 1;
-    V x[kNarrowTurns];
+    Words x[kNarrowTurns];
 #pragma unroll
     for (int k = 0; k < kNarrowTurns; ++k) {
         const std::uint32_t at = first + (k * kThreads + threadIdx.x) * kSize;
-        if (at + kSize <= total) x[k] = *reinterpret_cast<const V *>(in + at);
+        if (at + kSize <= total) x[k] = *reinterpret_cast<const Words *>(in + at);
     }
     // The whole vectors of out that begin in the tile.
     std::uint32_t row[kNarrowTurns];
     std::uint32_t column[kNarrowTurns];
     bool whole[kNarrowTurns];
-    V y[kNarrowTurns];
+    Words y[kNarrowTurns];
 #pragma unroll
     for (int k = 0; k < kNarrowTurns; ++k) {
         std::uint32_t vector;
@@ -77,7 +79,7 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
         const std::uint32_t begin = row[k] * p.columns;
         column[k] = (begin + left + kSize - 1) / kSize * kSize + vector * kSize - begin;
         whole[k] = row[k] < p.rows && column[k] + kSize <= p.columns;
-        if (has_array && whole[k]) y[k] = *reinterpret_cast<const V *>(p.in[other] + begin + column[k]);
+        if (has_array && whole[k]) y[k] = *reinterpret_cast<const Words *>(p.in[other] + begin + column[k]);
     }
 #pragma unroll
     for (int k = 0; k < kNarrowTurns; ++k) {
@@ -85,10 +87,8 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
         if (first + (vector + 1) * kSize > total) continue;
         std::uint32_t rest;
         std::uint32_t *const to = memory + vector * 4 + p.by_rows.divide(vector, &rest);
-        std::uint32_t words[4];
-        memcpy(words, &x[k], sizeof words);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) to[j] = words[j];
+        for (int j = 0; j < 4; ++j) to[j] = x[k].values[j];
     }
     const auto place = [&](std::uint32_t r, std::uint32_t c) {
         return (c - left) * p.rows + r + (c - left) / kSize * kPadding;
@@ -101,11 +101,13 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
 #pragma unroll
     for (int k = 0; k < kNarrowTurns; ++k) {
         if (!whole[k]) continue;
+        V own;
+        memcpy(&own, &y[k], sizeof own);
         V result;
 #pragma unroll
         for (std::uint32_t e = 0; e < kSize; ++e)
             result.values[e] = evaluate_narrow<op, T, inputs>(p, shared[place(row[k], column[k] + e)],
-                                                              has_array ? y[k].values[e] : p.values[other]);
+                                                              has_array ? own.values[e] : p.values[other]);
         *reinterpret_cast<V *>(p.out + row[k] * p.columns + column[k]) = result;
     }
     // Before a row's first vector, and behind its last.

@@ -121,7 +121,7 @@ cudaError_t launch_columns(const ReduceLaunch &launch, bool few, cudaStream_t st
     p.columns = launch.kept_shape[last] / size;
     p.n = launch.reduced;
     // Rows of threads where there are enough rows of elements for each to have some loads in flight.
-    const int height_bits = few || p.n < 16 ? 0 : p.n < 32 ? 1 : 2;
+    const int height_bits = few || p.n < 16 ? 0 : p.n < 32 ? 1 : size * sizeof(T) == 8 ? 3 : 2;
     p.groups.bits = std::min(kThreadBits - height_bits, bits_from(p.columns));
     const std::int64_t width = std::int64_t{1} << p.groups.bits;
     const std::int64_t column_blocks = (p.columns + width - 1) / width;
