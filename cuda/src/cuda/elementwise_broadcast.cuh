@@ -24,13 +24,15 @@ struct BroadcastParams {
     Walk walks[inputs];
 };
 
-// Blocks in the order of `stripes` parts of out side by side: of rows that share what is too long for the caches,
-// the same part is worked on at a time.
+// Blocks in the order of `stripes` parts of out side by side, some of each at a time: of rows that share what is
+// too long for the caches, the same part is worked on at a time.
 __device__ inline std::uint32_t block_index(std::uint32_t stripes) {
+    constexpr std::uint32_t kRun = 16;
     if (stripes == 1) return blockIdx.x;
-    const std::uint32_t length = gridDim.x / stripes;
+    const std::uint32_t length = gridDim.x / stripes / kRun * kRun;
     if (blockIdx.x >= length * stripes) return blockIdx.x;
-    return blockIdx.x % stripes * length + blockIdx.x / stripes;
+    const std::uint32_t run = blockIdx.x / kRun;
+    return run % stripes * length + run / stripes * kRun + blockIdx.x % kRun;
 }
 
 // Loads `size` elements from flat index `first` on.
