@@ -40,7 +40,7 @@ PyRef value_of(const Getter &getter, PyObject *object) noexcept {
 
 // Whether memory may be that of other values, by torch's negative bit. It comes from the imaginary part of a
 // conjugate: elements that lie apart, the first of them the second half of a complex number, which as_strided()
-// does not change. Asking, which releases the GIL there, is left out where neither is so.
+// by itself does not change. Asking, which releases the GIL there, is left out where neither is so.
 bool may_be_negative(const TypeRecord &record, const ForeignArray &array) noexcept {
     const std::int64_t size = size_of(array.type);
     std::int64_t dense = size;

@@ -175,3 +175,21 @@ def test_few_rows(dtype: str, rng: np.random.Generator) -> None:
             base = random_array(rng, (rows * columns + 1,), np.dtype(dtype))
             shifted = (base[1:].reshape(columns, rows).T, cukern.asarray(base)[1:].reshape(columns, rows).T)
             compare("add", shifted, b)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "int8"])
+def test_few_rows_at_the_end_of_a_block(dtype: str, rng: np.random.Generator) -> None:
+    """Widths around those that blocks take, also in place."""
+    size = 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+    vector = 16 // size
+    for rows in (3, 8) if SMALL else (3, 4, 7, 8):
+        block = (1024 - rows) // rows * vector
+        for columns in range(2 * block - vector, 2 * block + vector + 1, 1 if vector < 8 else 3):
+            values = rng.integers(-8, 9, (columns, rows)).astype(np.float32)  # whose sums are exact
+            other = rng.integers(-8, 9, (rows, columns)).astype(np.float32)
+            a, b = cukern.asarray(values, dtype="float32").astype(dtype).T, cukern.asarray(other).astype(dtype)
+            out = cukern.empty((rows, columns), dtype=dtype)
+            cukern.copyto(out, a)
+            np.testing.assert_array_equal(cukern.asnumpy(out.astype("float32")), values.T)
+            cukern.subtract(a, b, out=b)
+            np.testing.assert_array_equal(cukern.asnumpy(b.astype("float32")), values.T - other)

@@ -24,17 +24,17 @@ template <Op op, typename T>
 bool launch_layout(const ElementwiseLaunch &launch, cudaStream_t stream, cudaError_t *error) noexcept {
     if (!is_uniform(launch)) return false;
     const int last = launch.ndim - 1;
-    int turned = -1;
-    for (int j = 1; j < launch.num_operands && turned < 0; ++j) turned = turned_dimension(launch, j);
-    constexpr std::int64_t kNarrow = 8;  // rows of out: neighbours of the operand meet in caches
     if constexpr (has_narrow<T>) {
         if (const int narrow = narrow_operand(launch); narrow != 0) {
             *error = launch_narrow<op, T>(launch, narrow, stream);
             return true;
         }
     }
+    int turned = -1;
+    for (int j = 1; j < launch.num_operands && turned < 0; ++j) turned = turned_dimension(launch, j);
+    constexpr std::int64_t kFewColumns = 8;  // of out: neighbours of the operand meet in caches
     const bool fills = turned >= 0 && launch.shape[turned] * launch.shape[last] >= kTileElements<T> / 4;
-    if (fills && launch.strides[0][last] == 1 && launch.shape[last] > kNarrow) {
+    if (fills && launch.strides[0][last] == 1 && launch.shape[last] > kFewColumns) {
         *error = launch_transpose<op, T>(launch, turned, stream);
         return true;
     }

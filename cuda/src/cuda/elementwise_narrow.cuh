@@ -4,7 +4,8 @@
 //   Idea: out has few long rows, and the elements of a column of the operand are neighbours. A block reads some
 //   columns as 16-byte vectors into shared memory, and each thread picks the elements of a vector of out from
 //   there. A word of padding between the columns of two vectors of out keeps threads in different banks: without
-//   it the kernel took a quarter longer for elements of 2 bytes. All loads are under way before the first is used.
+//   it the kernel took a quarter longer for elements of 2 bytes. Whole vectors are all under way before the first
+//   is used.
 //   Limited by device memory; the transposing kernel moves one element at a time, too many instructions for small
 //   ones.
 #pragma once

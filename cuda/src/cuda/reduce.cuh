@@ -1,5 +1,5 @@
-// Reductions on the GPU: which kernel takes a launch. Results depend on the shape and the alignment alone: no
-// atomics, a fixed order of joining.
+// Reductions on the GPU: which kernel takes a launch. Results depend on the shape, the alignment
+// and on whether there is scratch memory: no atomics, a fixed order of joining.
 #pragma once
 
 #include "cuda/reduce_columns.cuh"

@@ -3,8 +3,9 @@
 // columns_kernel
 //   Idea: the kept dimension beside the reduced one is packed. A thread takes a vector of columns (or one column
 //   where rows are not aligned to vectors) and every height-th row, eight or sixteen loads in flight, which are
-//   joined in pairs; the block's rows of threads join in shared memory. Of a few long rows a thread takes all, by
-//   half a vector, so that more blocks are under way. Limited by device memory.
+//   joined in pairs, indices one by one; the block's rows of threads join in shared memory. Of a few long rows a
+//   thread takes all, of aligned ones by half a vector, so that more blocks are under way. Limited by device
+//   memory.
 #pragma once
 
 #include "cuda/reduce_group.cuh"
@@ -103,9 +104,10 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const ColumnsParams<T
     }
 }
 
+constexpr int kVectorLoads = 8;
 // Loads of a thread down a column.
 template <int size>
-inline constexpr int kColumnLoads = size == 1 ? 16 : 8;
+inline constexpr int kColumnLoads = size == 1 ? 16 : kVectorLoads;
 // Of a few rows. Indices of floats, which compare for NaNs too, were faster with sixteen.
 template <typename F, typename T>
 inline constexpr int kShortColumnLoads = gives_index<F> && is_floating(ElementTypeOf<T>::value) ? 16 : 8;
@@ -127,7 +129,7 @@ cudaError_t launch_columns(const ReduceLaunch &launch, bool few, cudaStream_t st
     const std::int64_t column_blocks = (p.columns + width - 1) / width;
     p.column_blocks = static_cast<unsigned>(column_blocks);
     const std::int64_t blocks = column_blocks * (last > 0 ? launch.kept_shape[0] : 1);
-    const std::int64_t rows = kThreads / width * kColumnLoads<2>;
+    const std::int64_t rows = kThreads / width * kVectorLoads;
     p.target = make_target<F, R>(launch, parts_for<typename F::A>(launch, kColumnBlocks, blocks, p.n / rows));
     p.share = (p.n + p.target.parts - 1) / p.target.parts;
     const auto all = static_cast<unsigned>(blocks * p.target.parts);

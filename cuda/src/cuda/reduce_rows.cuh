@@ -2,7 +2,7 @@
 //
 // rows_kernel
 //   Idea: a group of 8 to 256 threads takes a row by 16-byte vectors, four loads in flight a thread; then shuffles
-//   and shared memory. Groups are as narrow as leaves each thread 16 vectors of a row, or 32 where it looks for
+//   and shared memory. Groups are as narrow as leaves each thread up to 16 vectors of a row, 32 where it looks for
 //   indices: joining threads takes longer than going on. Of few long rows, blocks take turns along each, with
 //   eight to sixteen loads in flight. What of a row lies before the first whole vector and after the last is taken
 //   by elements, which are asked for before all else, but for rows that blocks share, and used last. Limited by
@@ -70,7 +70,8 @@ __device__ typename F::A reduce_vector(const T (&values)[size], std::int64_t fir
     return result;
 }
 
-// Joins what a thread has loaded in pairs; indices, which are larger, one by one.
+// Joins what a thread has loaded in pairs; indices, which are larger, one by one. What was not there is the
+// identity, beyond which everything is.
 template <typename F, int loads, typename A = typename F::A>
 __device__ void join_loads(A (&sums)[kRowSums], A (&values)[loads]) {
     if constexpr (gives_index<F>) {
