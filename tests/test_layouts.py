@@ -154,7 +154,7 @@ def test_long_rows(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int16", "complex64"])
 def test_few_rows(dtype: str, rng: np.random.Generator) -> None:
     """Interleaved rows: widths around those of vectors, and of the columns that a block takes."""
-    for rows in (2, 3, 5, 8, 9) if SMALL else range(2, 10):
+    for rows in (2, 3, 8, 33, 49) if SMALL else (*range(2, 10), 16, 33, 47, 48, 49):
         for columns in (63, 64, 67, 1000, 8191):
             wanted, a = make(rng, (rows, columns), dtype, "transposed")
             out = cukern.empty((rows, columns), dtype=dtype)
@@ -177,12 +177,63 @@ def test_few_rows(dtype: str, rng: np.random.Generator) -> None:
             compare("add", shifted, b)
 
 
+@pytest.mark.parametrize("gap", [0, 1, 5])
+@pytest.mark.parametrize("start", [0, 1, 3])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int16", "complex128"])
+def test_tiles(dtype: str, start: int, gap: int, rng: np.random.Generator) -> None:
+    """Transposed operands: sides around those of a block's tile, memory that begins and goes on in mid-vector."""
+    sides = [(50, 70), (64, 128), (65, 129)]
+    if not SMALL:
+        sides += [(63, 127), (128, 64), (200, 9), (700, 17), (49, 15), (97, 300)]
+
+    def lie(a: Any, shape: tuple[int, ...], begin: int) -> Any:
+        """Return a view of one-dimensional memory: rows with a gap behind each."""
+        rows, columns = shape
+        return a[begin : begin + rows * (columns + gap)].reshape(rows, columns + gap)[:, :columns]
+
+    def both(shape: tuple[int, ...], begin: int) -> tuple[np.ndarray, cukern.Array]:
+        base = random_array(rng, (begin + shape[0] * (shape[1] + gap),), np.dtype(dtype))
+        return lie(base, shape, begin), lie(cukern.asarray(base), shape, begin)
+
+    for rows, columns in sides:
+        wanted, x = (each.T for each in both((columns, rows), start))
+        for target in (cukern.empty((rows, columns), dtype=dtype), both((rows, columns), 2)[1]):
+            cukern.copyto(target, x)
+            np.testing.assert_array_equal(cukern.asnumpy(target), wanted)
+            cukern.copyto(target, x[:, ::-1])
+            np.testing.assert_array_equal(cukern.asnumpy(target), wanted[:, ::-1])
+            others = [both((rows, columns), 2), both((rows, columns), start + 1)]
+            others += [tuple(each.T for each in both((columns, rows), 1)), both((1, columns), 0), both((rows, 1), 0)]
+            for other, y in others:
+                cukern.subtract(x, y, out=target)
+                np.testing.assert_array_equal(cukern.asnumpy(target), wanted - other)
+                cukern.subtract(y, x, out=target)
+                np.testing.assert_array_equal(cukern.asnumpy(target), other - wanted)
+            cukern.subtract(7, x, out=target)
+            np.testing.assert_array_equal(cukern.asnumpy(target), np.asarray(7, dtype) - wanted)
+            cukern.add(x, target, out=target)
+            np.testing.assert_array_equal(cukern.asnumpy(target), wanted + (np.asarray(7, dtype) - wanted))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
+def test_tiles_of_many_matrices(dtype: str, rng: np.random.Generator) -> None:
+    """More dimensions than two, each matrix beginning elsewhere in a vector."""
+    for shape, axes in (((3, 67, 51), (0, 2, 1)), ((5, 3, 49, 65), (1, 0, 3, 2)), ((49, 7, 65), (2, 1, 0))):
+        base = random_array(rng, shape, np.dtype(dtype))
+        wanted, x = base.transpose(axes), cukern.asarray(base).transpose(axes)
+        out = cukern.empty(wanted.shape, dtype=dtype)
+        cukern.copyto(out, x)
+        np.testing.assert_array_equal(cukern.asnumpy(out), wanted)
+        other = random_array(rng, wanted.shape, np.dtype(dtype))
+        compare("subtract", (other, cukern.asarray(other)), (wanted, x))
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "int8"])
 def test_few_rows_at_the_end_of_a_block(dtype: str, rng: np.random.Generator) -> None:
     """Widths around those that blocks take, also in place."""
     size = 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
     vector = 16 // size
-    for rows in (3, 8) if SMALL else (3, 4, 7, 8):
+    for rows in (3, 48) if SMALL else (3, 4, 7, 8, 13, 48):
         block = (1024 - rows) // rows * vector
         for columns in range(2 * block - vector, 2 * block + vector + 1, 1 if vector < 8 else 3):
             values = rng.integers(-8, 9, (columns, rows)).astype(np.float32)  # whose sums are exact

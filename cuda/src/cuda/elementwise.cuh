@@ -20,18 +20,6 @@
 
 namespace cukern::cuda {
 
-template <typename T>
-struct alignas(16) Vector {
-    static constexpr int kSize = 16 / static_cast<int>(sizeof(T));
-    T values[kSize];
-};
-
-// As many elements of a result as a vector of operands has.
-template <typename R, int size>
-struct alignas(size * sizeof(R)) ResultVector {
-    R values[size];
-};
-
 template <typename T, typename R, int inputs>
 struct ContiguousParams {
     R *out;
@@ -41,89 +29,16 @@ struct ContiguousParams {
 };
 
 template <Op op, typename T, int inputs>
-CUKERN_HD result_t<op, T> apply(const T (&x)[inputs]) {
-    if constexpr (inputs == 1)
-        return evaluate<op>(x[0]);
-    else if constexpr (inputs == 2)
-        return evaluate<op>(x[0], x[1]);
-    else
-        return evaluate<op>(x[0], x[1], x[2]);
-}
-
-// Sums, differences and products of 16-bit floats two at a time, in the type itself: rounding to float32 on the
-// way, which has more than twice their digits, changes nothing. The kernel is half as long, which is what small
-// arrays wait for.
-template <Op op, typename T>
-inline constexpr bool has_pairs = (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) &&
-                                  (op == Op::add || op == Op::subtract || op == Op::multiply);
-
-struct alignas(16) Pairs {
-    std::uint32_t words[4];
-};
-
-template <Op op, typename T>
-__device__ std::uint32_t apply_pair(std::uint32_t a, std::uint32_t b) {
-    using Pair = std::conditional_t<std::is_same_v<T, Float16>, __half2, __nv_bfloat162>;
-    const auto x = bit_cast<Pair>(a);
-    const auto y = bit_cast<Pair>(b);
-    // Never contracted with what follows.
-    if constexpr (op == Op::add)
-        return bit_cast<std::uint32_t>(__hadd2_rn(x, y));
-    else if constexpr (op == Op::subtract)
-        return bit_cast<std::uint32_t>(__hsub2_rn(x, y));
-    else
-        return bit_cast<std::uint32_t>(__hmul2_rn(x, y));
-}
-
-template <Op op, typename T, int inputs>
-__device__ void compute_pairs(const ContiguousParams<T, result_t<op, T>, inputs> &p, std::int64_t i) {
-    Pairs x[inputs];
-#pragma unroll
-    for (int j = 0; j < inputs; ++j) {
-        const std::uint32_t value = bit_cast<std::uint16_t>(p.values[j]) * 0x10001U;
-        x[j] =
-            p.in[j] != nullptr ? reinterpret_cast<const Pairs *>(p.in[j])[i] : Pairs{{value, value, value, value}};
-    }
-#pragma unroll
-    for (int e = 0; e < 4; ++e) x[0].words[e] = apply_pair<op, T>(x[0].words[e], x[1].words[e]);
-    reinterpret_cast<Pairs *>(p.out)[i] = x[0];
-}
-
-template <Op op, typename T, int inputs>
-__device__ void compute_vector(const ContiguousParams<T, result_t<op, T>, inputs> &p, std::int64_t i) {
-    using V = Vector<T>;
-    using Result = ResultVector<result_t<op, T>, V::kSize>;
-    V x[inputs];
-#pragma unroll
-    for (int j = 0; j < inputs; ++j) {
-        if (p.in[j] != nullptr) {
-            x[j] = reinterpret_cast<const V *>(p.in[j])[i];
-        } else {
-#pragma unroll
-            for (int e = 0; e < V::kSize; ++e) x[j].values[e] = p.values[j];
-        }
-    }
-    Result result;
-#pragma unroll
-    for (int e = 0; e < V::kSize; ++e) {
-        T element[inputs];
-#pragma unroll
-        for (int j = 0; j < inputs; ++j) element[j] = x[j].values[e];
-        result.values[e] = apply<op, T, inputs>(element);
-    }
-    reinterpret_cast<Result *>(p.out)[i] = result;
-}
-
-template <Op op, typename T, int inputs>
 __global__ void __launch_bounds__(kThreads)
     contiguous_kernel(const ContiguousParams<T, result_t<op, T>, inputs> p) {
     const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     const std::int64_t vectors = p.n / Vector<T>::kSize;
     if (i < vectors) {
-        if constexpr (has_pairs<op, T>)
-            compute_pairs<op, T, inputs>(p, i);
-        else
-            compute_vector<op, T, inputs>(p, i);
+        Words x[inputs];
+#pragma unroll
+        for (int j = 0; j < inputs; ++j)
+            x[j] = p.in[j] != nullptr ? reinterpret_cast<const Words *>(p.in[j])[i] : repeat(p.values[j]);
+        reinterpret_cast<ResultVector<op, T> *>(p.out)[i] = apply_vector<op, T, inputs>(x);
         return;
     }
     const std::int64_t at = vectors * Vector<T>::kSize + (i - vectors);

@@ -11,6 +11,30 @@
 
 namespace cukern::cuda {
 
+// Of a multiprocessor, all that it has room for: 32 registers a thread.
+constexpr int kBroadcastBlocks = 8;
+
+// The blocks of out, in the order of `count` stripes of `length` blocks that lie one after the other, kRun of each
+// at a time: of rows that share one that is too long for the caches, the same part is worked on at a time.
+struct Stripes {
+    static constexpr std::uint32_t kRun = 256;
+    std::uint32_t count;
+    std::uint32_t length;
+
+    __device__ bool find(std::uint32_t *block) const {
+        *block = blockIdx.x;
+        if (count == 1) return true;
+        const std::uint32_t run = blockIdx.x / kRun;
+        const std::uint32_t turn = run / count;
+        const std::uint32_t at = turn * kRun + blockIdx.x % kRun;
+        *block = (run - turn * count) * length + at;
+        return at < length;
+    }
+    std::uint32_t blocks() const noexcept {
+        return count == 1 ? length : (length + kRun - 1) / kRun * kRun * count;
+    }
+};
+
 template <typename T, typename R, int inputs>
 struct BroadcastParams {
     R *out;
@@ -19,25 +43,15 @@ struct BroadcastParams {
     T values[inputs];
     Divider shape[kLayoutDims];
     std::uint32_t n;
-    std::uint32_t stripes;  // see block_index
+    Stripes stripes;
     int ndim;
     Walk walks[inputs];
 };
 
-// Blocks in the order of `stripes` parts of out side by side, some of each at a time: of rows that share what is
-// too long for the caches, the same part is worked on at a time.
-__device__ inline std::uint32_t block_index(std::uint32_t stripes) {
-    constexpr std::uint32_t kRun = 16;
-    if (stripes == 1) return blockIdx.x;
-    const std::uint32_t length = gridDim.x / stripes / kRun * kRun;
-    if (blockIdx.x >= length * stripes) return blockIdx.x;
-    const std::uint32_t run = blockIdx.x / kRun;
-    return run % stripes * length + run / stripes * kRun + blockIdx.x % kRun;
-}
-
-// Loads `size` elements from flat index `first` on.
-template <int size, typename P, typename T>
-__device__ void load_walk(const P &p, int input, std::uint32_t first, T (&to)[size]) {
+// Loads a vector's elements from flat index `first` on.
+template <typename T, typename P>
+__device__ Words load_walk(const P &p, int input, std::uint32_t first) {
+    constexpr int kSize = Vector<T>::kSize;
     std::uint32_t index[kLayoutDims] = {};
     std::uint32_t rest = first;
 #pragma unroll
@@ -49,31 +63,24 @@ __device__ void load_walk(const P &p, int input, std::uint32_t first, T (&to)[si
         if (d < p.ndim) offset += index[d] * p.strides[input][d];
     const T *from = p.in[input] + offset;
     const std::int64_t step = p.strides[input][0];
-    if (index[0] + size <= p.shape[0].by) {
-        if (step == 1 && reinterpret_cast<std::uintptr_t>(from) % (size * sizeof(T)) == 0) {
-            const auto whole = *reinterpret_cast<const Elements<T, size> *>(from);
-#pragma unroll
-            for (int e = 0; e < size; ++e) to[e] = whole.values[e];
-        } else if (step == 2 && index[0] + size < p.shape[0].by &&
-                   reinterpret_cast<std::uintptr_t>(from) % (size * sizeof(T)) == 0) {
+    Vector<T> to{};
+    if (index[0] + kSize <= p.shape[0].by) {
+        const bool is_aligned = reinterpret_cast<std::uintptr_t>(from) % sizeof(Words) == 0;
+        if (step == 1 && is_aligned) return *reinterpret_cast<const Words *>(from);
+        if (step == 0) return repeat(*from);
+        if (step == 2 && is_aligned && index[0] + kSize < p.shape[0].by) {
             // With what lies between them: there is another element behind.
-            const auto *const vectors = reinterpret_cast<const Elements<T, size> *>(from);
-            const Elements<T, size> both[] = {vectors[0], vectors[1]};
+            const auto *const vectors = reinterpret_cast<const Vector<T> *>(from);
+            const Vector<T> both[] = {vectors[0], vectors[1]};
 #pragma unroll
-            for (int e = 0; e < size; ++e) to[e] = both[2 * e / size].values[2 * e % size];
-        } else if (step == 0) {
-            const T value = *from;
-#pragma unroll
-            for (int e = 0; e < size; ++e) to[e] = value;
-        } else {
-#pragma unroll
-            for (int e = 0; e < size; ++e) to[e] = from[e * step];
+            for (int e = 0; e < kSize; ++e) to.values[e] = both[2 * e / kSize].values[2 * e % kSize];
+            return bit_cast<Words>(to);
         }
-        return;
+        return load_elements(from, step);
     }
 #pragma unroll
-    for (int e = 0; e < size; ++e) {
-        to[e] = p.in[input][offset];
+    for (int e = 0; e < kSize; ++e) {
+        to.values[e] = p.in[input][offset];
         offset += step;
         ++index[0];
 #pragma unroll
@@ -84,44 +91,38 @@ __device__ void load_walk(const P &p, int input, std::uint32_t first, T (&to)[si
                 ++index[d + 1];
             }
         }
-        if (first + e + 1 >= p.n) return;  // there is no next element
+        if (first + e + 1 >= p.n) break;  // there is no next element
     }
+    return bit_cast<Words>(to);
 }
 
 template <Op op, typename T, int inputs>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBroadcastBlocks)
     broadcast_kernel(const __grid_constant__ BroadcastParams<T, result_t<op, T>, inputs> p) {
-    using R = result_t<op, T>;
-    constexpr int kSize = 16 / static_cast<int>(sizeof(T));
-    const std::uint32_t first = (block_index(p.stripes) * kThreads + threadIdx.x) * kSize;
+    constexpr int kSize = Vector<T>::kSize;
+    std::uint32_t block;
+    if (!p.stripes.find(&block)) return;
+    const std::uint32_t first = (block * kThreads + threadIdx.x) * kSize;
     if (first >= p.n) return;
     const bool whole = p.n - first >= kSize;
-    Elements<T, kSize> x[inputs] = {};
+    Words x[inputs];
 #pragma unroll
     for (int j = 0; j < inputs; ++j) {
         if (p.walks[j] == Walk::packed && whole)
-            x[j] = *reinterpret_cast<const Elements<T, kSize> *>(p.in[j] + first);
+            x[j] = *reinterpret_cast<const Words *>(p.in[j] + first);
         else if (p.walks[j] == Walk::value)
-            for (int e = 0; e < kSize; ++e) x[j].values[e] = p.values[j];
+            x[j] = repeat(p.values[j]);
         else
-            load_walk<kSize>(p, j, first, x[j].values);
+            x[j] = load_walk<T>(p, j, first);
     }
-    Elements<R, kSize> result;
-#pragma unroll
-    for (int e = 0; e < kSize; ++e) {
-        T element[inputs];
-#pragma unroll
-        for (int j = 0; j < inputs; ++j) element[j] = x[j].values[e];
-        if constexpr (inputs == 1)
-            result.values[e] = evaluate<op>(element[0]);
-        else
-            result.values[e] = evaluate<op>(element[0], element[1]);
-    }
+    const auto result = apply_vector<op, T, inputs>(x);
     if (whole) {
-        *reinterpret_cast<Elements<R, kSize> *>(p.out + first) = result;
+        *reinterpret_cast<ResultVector<op, T> *>(p.out + first) = result;
     } else {
+        const auto elements = bit_cast<Elements<result_t<op, T>, kSize>>(result);
+#pragma unroll
         for (int e = 0; e < kSize; ++e)
-            if (first + e < p.n) p.out[first + e] = result.values[e];
+            if (first + e < p.n) p.out[first + e] = elements.values[e];
     }
 }
 
@@ -139,7 +140,7 @@ std::uint32_t stripes_of(const ElementwiseLaunch &launch) noexcept {
 template <Op op, typename T>
 cudaError_t launch_broadcast(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
     constexpr int kInputs = arity(op);
-    constexpr int kSize = 16 / static_cast<int>(sizeof(T));
+    constexpr int kSize = Vector<T>::kSize;
     BroadcastParams<T, result_t<op, T>, kInputs> p{};
     p.out = static_cast<result_t<op, T> *>(launch.data[0]);
     p.n = static_cast<std::uint32_t>(launch.count);
@@ -154,10 +155,10 @@ cudaError_t launch_broadcast(const ElementwiseLaunch &launch, cudaStream_t strea
         for (int d = 0; d < launch.ndim && !is_value; ++d)
             p.strides[j][d] = launch.strides[j + 1][launch.ndim - 1 - d];
     }
-    p.stripes = stripes_of<T>(launch);
-    const std::int64_t vectors = (launch.count + kSize - 1) / kSize;
-    return launch_kernel<broadcast_kernel<op, T, kInputs>>(
-        static_cast<unsigned>((vectors + kThreads - 1) / kThreads), kThreads, stream, p);
+    const auto blocks = static_cast<std::uint32_t>((launch.count + kSize * kThreads - 1) / (kSize * kThreads));
+    const std::uint32_t stripes = stripes_of<T>(launch);
+    p.stripes = {stripes, (blocks + stripes - 1) / stripes};
+    return launch_kernel<broadcast_kernel<op, T, kInputs>>(p.stripes.blocks(), kThreads, stream, p);
 }
 
 }  // namespace cukern::cuda

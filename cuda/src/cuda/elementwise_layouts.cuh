@@ -33,7 +33,8 @@ bool launch_layout(const ElementwiseLaunch &launch, cudaStream_t stream, cudaErr
     int turned = -1;
     for (int j = 1; j < launch.num_operands && turned < 0; ++j) turned = turned_dimension(launch, j);
     constexpr std::int64_t kFewColumns = 8;  // of out: neighbours of the operand meet in caches
-    const bool fills = turned >= 0 && launch.shape[turned] * launch.shape[last] >= kTileElements<T> / 4;
+    constexpr std::int64_t kLeastElements = 1024;
+    const bool fills = turned >= 0 && launch.shape[turned] * launch.shape[last] >= kLeastElements;
     if (fills && launch.strides[0][last] == 1 && launch.shape[last] > kFewColumns) {
         *error = launch_transpose<op, T>(launch, turned, stream);
         return true;

@@ -1,28 +1,26 @@
-// Operands whose packed dimension is a short one, all of one element type: 3 to 8 rows that lie interleaved.
+// Operands whose packed dimension is a short one, all of one element type: 3 to 48 rows that lie interleaved.
 //
 // narrow_kernel
 //   Idea: out has few long rows, and the elements of a column of the operand are neighbours. A block reads some
 //   columns as 16-byte vectors into shared memory, and each thread picks the elements of a vector of out from
-//   there. A word of padding between the columns of two vectors of out keeps threads in different banks: without
-//   it the kernel took a quarter longer for elements of 2 bytes. Whole vectors are all under way before the first
-//   is used.
-//   Limited by device memory; the transposing kernel moves one element at a time, too many instructions for small
-//   ones.
+//   there. Padding between the columns of two vectors of out keeps threads in different banks: without it the
+//   kernel took a quarter longer for elements of 2 bytes. Whole vectors are all under way before the first is
+//   used.
+//   Limited by device memory; the transposing kernel would leave most of each tile empty, or read what lies
+//   between tiles twice.
 #pragma once
-
-#include <cstring>
 
 #include "cuda/elementwise_operands.cuh"
 #include "cuda/launch_kernel.h"
 
 namespace cukern::cuda {
 
-constexpr std::uint32_t kMostNarrowRows = 8;
+constexpr std::uint32_t kMostNarrowRows = 48;
 constexpr int kNarrowTurns = 4;  // vectors of a thread
 constexpr int kNarrowVectors = kNarrowTurns * kThreads;
 
 template <typename T>
-inline constexpr bool has_narrow = sizeof(T) <= 4;
+inline constexpr bool has_narrow = sizeof(T) <= 8;
 
 template <typename T, int inputs>
 struct NarrowParams {
@@ -39,21 +37,11 @@ struct NarrowParams {
 };
 
 template <Op op, typename T, int inputs>
-__device__ T evaluate_narrow(const NarrowParams<T, inputs> &p, T turned, T other) {
-    constexpr bool kCommutes = op == Op::add || op == Op::multiply;
-    if constexpr (inputs == 1)
-        return evaluate<op>(turned);
-    else
-        return kCommutes || p.turned == 0 ? evaluate<op>(turned, other) : evaluate<op>(other, turned);
-}
-
-template <Op op, typename T, int inputs>
 __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant__ NarrowParams<T, inputs> p) {
-    constexpr std::uint32_t kSize = 16 / sizeof(T);
-    using V = Elements<T, kSize>;
-    using Words = Elements<std::uint32_t, 4>;  // vectors that wait: elements by themselves take a register each
-    constexpr std::uint32_t kPadding = 4 / sizeof(T);
-    __shared__ std::uint32_t memory[kNarrowVectors * 4 + kNarrowVectors / 3 + 1];
+    constexpr std::uint32_t kSize = Vector<T>::kSize;
+    constexpr std::uint32_t kPaddingWords = sizeof(T) <= 4 ? 1 : sizeof(T) / 4;
+    constexpr std::uint32_t kPadding = kPaddingWords * 4 / sizeof(T);
+    __shared__ __align__(16) std::uint32_t memory[kNarrowVectors * 4 + (kNarrowVectors / 3 + 1) * kPaddingWords];
     auto *const shared = reinterpret_cast<T *>(memory);
     const T *const in = p.in[p.turned];
     const int other = inputs - 1 - p.turned;
@@ -87,7 +75,7 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
         const std::uint32_t vector = k * kThreads + threadIdx.x;
         if (first + (vector + 1) * kSize > total) continue;
         std::uint32_t rest;
-        std::uint32_t *const to = memory + vector * 4 + p.by_rows.divide(vector, &rest);
+        std::uint32_t *const to = memory + vector * 4 + p.by_rows.divide(vector, &rest) * kPaddingWords;
 #pragma unroll
         for (int j = 0; j < 4; ++j) to[j] = x[k].values[j];
     }
@@ -102,27 +90,35 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
 #pragma unroll
     for (int k = 0; k < kNarrowTurns; ++k) {
         if (!whole[k]) continue;
-        V own;
-        memcpy(&own, &y[k], sizeof own);
-        V result;
+        Vector<T> picked;
 #pragma unroll
-        for (std::uint32_t e = 0; e < kSize; ++e)
-            result.values[e] = evaluate_narrow<op, T, inputs>(p, shared[place(row[k], column[k] + e)],
-                                                              has_array ? own.values[e] : p.values[other]);
-        *reinterpret_cast<V *>(p.out + row[k] * p.columns + column[k]) = result;
+        for (std::uint32_t e = 0; e < kSize; ++e) picked.values[e] = shared[place(row[k], column[k] + e)];
+        const auto turned = bit_cast<Words>(picked);
+        auto *const to = reinterpret_cast<ResultVector<op, T> *>(p.out + row[k] * p.columns + column[k]);
+        if constexpr (inputs == 1)
+            *to = apply_vector<op, T>({turned});
+        else
+            *to = apply_turned<op, T>(turned, has_array ? y[k] : repeat(p.values[other]), p.turned);
     }
     // Before a row's first vector, and behind its last.
-    const std::uint32_t r = threadIdx.x / kSize;
-    if (r >= p.rows || !(blockIdx.x == 0 || is_last)) return;
-    const std::uint32_t head = (kSize - r * p.columns % kSize) % kSize;
-    const std::uint32_t tail = (r + 1) * p.columns % kSize;
-    for (int end = 0; end < 2; ++end) {
-        std::uint32_t c = threadIdx.x % kSize;
-        if (end == 0 ? blockIdx.x > 0 || c >= head : !is_last || c >= tail) continue;
-        if (end == 1) c += p.columns - tail;
-        const std::uint32_t at = r * p.columns + c;
-        const T value = has_array ? p.in[other][at] : p.values[other];
-        p.out[at] = evaluate_narrow<op, T, inputs>(p, shared[place(r, c)], value);
+    if (blockIdx.x > 0 && !is_last) return;
+    for (std::uint32_t i = threadIdx.x; i < p.rows * kSize; i += kThreads) {
+        const std::uint32_t r = i / kSize;
+        const std::uint32_t head = (kSize - r * p.columns % kSize) % kSize;
+        const std::uint32_t tail = (r + 1) * p.columns % kSize;
+        for (int end = 0; end < 2; ++end) {
+            std::uint32_t c = i % kSize;
+            if (end == 0 ? blockIdx.x > 0 || c >= head : !is_last || c >= tail) continue;
+            if (end == 1) c += p.columns - tail;
+            const std::uint32_t at = r * p.columns + c;
+            T element[inputs];
+#pragma unroll
+            for (int j = 0; j < inputs; ++j)
+                element[j] = j == p.turned                ? shared[place(r, c)]
+                             : p.walks[j] == Walk::packed ? p.in[j][at]
+                                                          : p.values[j];
+            p.out[at] = apply<op, T, inputs>(element);
+        }
     }
 }
 
@@ -153,7 +149,7 @@ template <Op op, typename T>
 cudaError_t launch_narrow(const ElementwiseLaunch &launch, int turned, cudaStream_t stream) noexcept {
     static_assert(std::is_same_v<T, result_t<op, T>>);
     constexpr int kInputs = arity(op);
-    constexpr std::uint32_t kSize = 16 / sizeof(T);
+    constexpr std::uint32_t kSize = Vector<T>::kSize;
     NarrowParams<T, kInputs> p{};
     p.out = static_cast<T *>(launch.data[0]);
     p.turned = turned - 1;

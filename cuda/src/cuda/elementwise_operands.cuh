@@ -1,10 +1,10 @@
-// What the elementwise kernels share: how operands lie, and elements that are moved together.
+// What the elementwise kernels share: how operands lie.
 #pragma once
 
 #include <cstdint>
 #include <cstdlib>
 
-#include "functors.cuh"
+#include "cuda/elementwise_apply.cuh"
 #include "launch.h"
 
 namespace cukern::cuda {
@@ -12,12 +12,12 @@ namespace cukern::cuda {
 constexpr int kThreads = 256;
 constexpr int kLayoutDims = 4;  // of the kernels for one layout
 
-template <typename T, int size>
-struct alignas(size * sizeof(T)) Elements {
-    T values[size];
+enum class Walk : std::int8_t {
+    value,    // no array
+    packed,   // as out is
+    strided,  // any other
+    turned,   // packed along another dimension
 };
-
-enum class Walk : std::int8_t { value, packed, strided };
 
 // Division of numbers below 2**31 by one that is known at the launch: the upper half of a product, and a shift.
 struct Divider {

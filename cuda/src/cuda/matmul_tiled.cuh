@@ -28,7 +28,7 @@ struct TileLoader {
     static constexpr int kLoads = length * Shape::kTileK / kVector / Shape::kThreads;
     static constexpr int kFast = (k_fast ? Shape::kTileK : length) / kVector;  // vectors along memory
 
-    Fragment<T> held[kLoads];
+    Vector<T> held[kLoads];
 
     // Reads the tile at (row, k) into registers; what lies outside the matrix is zero.
     __device__ __forceinline__ void read(const T *data, std::int64_t ld, std::int64_t row, std::int64_t rows,
@@ -42,7 +42,7 @@ struct TileLoader {
             const std::int64_t fast_end = k_fast ? depth : rows;
             const T *from = data + slow * ld + fast;
             if (vectors && slow < slow_end && fast + kVector <= fast_end) {
-                held[i] = *reinterpret_cast<const Fragment<T> *>(from);
+                held[i] = *reinterpret_cast<const Vector<T> *>(from);
             } else {
 #pragma unroll
                 for (int e = 0; e < kVector; ++e)
@@ -60,7 +60,7 @@ struct TileLoader {
 #pragma unroll
                 for (int e = 0; e < kVector; ++e) tile[id % kFast * kVector + e][id / kFast] = held[i].values[e];
             } else {
-                *reinterpret_cast<Fragment<T> *>(&tile[id / kFast][id % kFast * kVector]) = held[i];
+                *reinterpret_cast<Vector<T> *>(&tile[id / kFast][id % kFast * kVector]) = held[i];
             }
         }
     }

@@ -51,9 +51,7 @@ __device__ void join_columns(A (&sums)[size], const V (&v)[loads], std::int64_t 
 template <typename F, typename T, typename R, int size, int loads>
 __global__ void __launch_bounds__(kThreads) columns_kernel(const ColumnsParams<T, R, typename F::A> p) {
     using A = typename F::A;
-    struct alignas(size * sizeof(T)) V {
-        T values[size];
-    };
+    using V = Elements<T, size>;
     __shared__ alignas(16) unsigned char memory[kThreads * sizeof(A)];
     auto *shared = reinterpret_cast<A *>(memory);
     const unsigned parts = p.target.parts;

@@ -8,6 +8,7 @@
 
 #include <type_traits>
 
+#include "cuda/vector.cuh"
 #include "functors.cuh"
 
 namespace cukern::cuda {
@@ -29,11 +30,6 @@ struct Tile {
     // once meet different banks: 4 elements do both, for either size of element.
     static constexpr int kPitchM = kTileM + 4;
     static constexpr int kPitchN = kTileN + 4;
-};
-
-template <typename T>
-struct alignas(16) Fragment {
-    T values[16 / sizeof(T)];
 };
 
 template <typename T>
@@ -90,7 +86,7 @@ private:
         for (int chunk = 0; chunk < chunks; ++chunk)
 #pragma unroll
             for (int v = 0; v < S::kChunk; v += S::kVector) {
-                const auto f = *reinterpret_cast<const Fragment<T> *>(from + chunk * spacing + v);
+                const auto f = *reinterpret_cast<const Vector<T> *>(from + chunk * spacing + v);
 #pragma unroll
                 for (int e = 0; e < S::kVector; ++e) to[chunk * S::kChunk + v + e] = f.values[e];
             }
