@@ -85,6 +85,10 @@ def contiguous(name: str) -> Iterator[Comparison]:
     if name != "bool":
         sums = {"torch": lambda: torch.add(a, 1, out=out)}
         yield compared(f"add a number, {name}", lambda: cukern.add(a, 1, out=out), sums, 2 * BYTES, {"torch": 1.0})
+    c = random((n,), "bool")
+    chosen = {"torch": lambda: torch.where(c, a, b, out=out)}
+    moved = 3 * BYTES + c.nbytes
+    yield compared(f"where, {name}", lambda: cukern.where(c, a, b, out=out), chosen, moved, {"torch": 1.0})
     if name in FLOATING:
         exps = {"torch": lambda: torch.exp(a, out=out)}
         yield compared(f"exp, {name}", lambda: cukern.exp(a, out=out), exps, 2 * BYTES, {"torch": 1.0})

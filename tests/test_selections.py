@@ -44,6 +44,33 @@ def test_where(dtype: np.dtype, rng: np.random.Generator) -> None:
             assert_same(cukern.where(c, a, b), np.where(c, a, b))
 
 
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
+def test_where_of_unaligned_arrays(dtype: np.dtype, rng: np.random.Generator) -> None:
+    """Arrays that begin in the middle of a vector, each elsewhere, and numbers."""
+    n = 5000
+    c, a, b = rng.random(n) < 0.5, random_array(rng, (n,), dtype), random_array(rng, (n,), dtype)
+    condition, x, y, out = (cukern.asarray(each) for each in (c, a, b, np.zeros(n, dtype)))
+    for starts in (
+        (0, 0, 0, 0),
+        (1, 0, 0, 0),
+        (4, 0, 0, 0),
+        (0, 1, 0, 0),
+        (0, 0, 2, 0),
+        (0, 0, 0, 3),
+        (16, 16, 16, 16),
+    ):
+        p, q, r, s = (slice(start, start + n - 21) for start in starts)
+        wanted = np.where(c[p], a[q], b[r])
+        cukern.where(condition[p], x[q], y[r], out=out[s])
+        assert_same(cukern.asnumpy(out[s]), wanted)
+        cukern.where(condition[p], x[q], dtype.type(1), out=out[s])
+        assert_same(cukern.asnumpy(out[s]), np.where(c[p], a[q], dtype.type(1)))
+        cukern.where(condition[p], dtype.type(0), y[r], out=out[s])
+        assert_same(cukern.asnumpy(out[s]), np.where(c[p], dtype.type(0), b[r]))
+        integers = cukern.asarray(c.astype(np.uint8) * 2)
+        assert_same(cukern.asnumpy(cukern.where(integers[p], x[q], y[r])), wanted)
+
+
 def test_conditions_are_looked_at_in_their_own_type() -> None:
     """What is not zero holds, though it be zero in the type of the elements; a NaN holds."""
     for condition in (np.array([1e-300, 0, -0.0, np.nan]), np.array([256, 0, 1 << 40, 1]), np.array([1e-300j, 0])):

@@ -105,13 +105,14 @@ void lay_out(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
     if (launch->ndim == 0) set_one_dimension(1, launch);
 }
 
-// Where all operands are of the type that is computed in.
+// Where all operands are of the type that is computed in, but for a condition, which is looked at in its own.
 void use_kernel_type(ElementwiseLaunch *launch) noexcept {
     const ElementType type = kernel_type(launch->op, launch->compute);
     if (type == launch->compute || launch->types[0] != launch->result) return;
-    for (int i = 1; i < launch->num_operands; ++i)
+    const int first = launch->op == Op::where ? 2 : 1;
+    for (int i = first; i < launch->num_operands; ++i)
         if (!launch->immediate[i] && launch->types[i] != launch->compute) return;
-    for (int i = 1; i < launch->num_operands; ++i) launch->types[i] = type;
+    for (int i = first; i < launch->num_operands; ++i) launch->types[i] = type;
     launch->compute = type;
     launch->types[0] = launch->result = result_type(launch->op, type);
 }

@@ -139,8 +139,10 @@ constexpr bool is_identity(Op op, ElementType compute) {
     }
 }
 
-// The type whose kernels serve: signed integers as unsigned ones of their size where it comes to the same bits.
+// The type whose kernels serve: signed integers as unsigned ones of their size where it comes to the same bits,
+// and what is only moved as its bits.
 constexpr ElementType kernel_type(Op op, ElementType compute) {
+    if (op == Op::where) return kind_of(compute) == 'b' ? compute : bits_of(compute);
     if (kind_of(compute) != 'i') return compute;
     switch (op) {
         case Op::add:

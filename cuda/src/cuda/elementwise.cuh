@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include "cuda/elementwise_layouts.cuh"
+#include "cuda/elementwise_where.cuh"
 #include "cuda/kernels.h"
 #include "cuda/launch_kernel.h"
 #include "functors.cuh"
@@ -116,10 +117,6 @@ __global__ void __launch_bounds__(kThreads) strided_kernel(const __grid_constant
         store_converted<R>(p.data[0], p.types[0], offset[0], result);
 }
 
-inline unsigned blocks_for(std::int64_t threads) noexcept {
-    return static_cast<unsigned>((threads + kThreads - 1) / kThreads);
-}
-
 inline bool is_vector_aligned(const ElementwiseLaunch &launch) noexcept {
     for (int i = 0; i < launch.num_operands; ++i)
         if (!launch.immediate[i] && reinterpret_cast<std::uintptr_t>(launch.data[i]) % 16 != 0) return false;
@@ -211,6 +208,9 @@ cudaError_t launch_op(const ElementwiseLaunch &launch, cudaStream_t stream) noex
         if constexpr (kernel_type(op, ElementTypeOf<T>::value) == ElementTypeOf<T>::value) {
             if (is_contiguous(launch) && is_vector_aligned(launch))
                 return launch_contiguous<op, T>(launch, stream);
+            if constexpr (op == Op::where) {
+                if (has_packed_condition<T>(launch)) return launch_where<T>(launch, stream);
+            }
         }
         if constexpr (has_layouts(op, ElementTypeOf<T>::value)) {
             cudaError_t error = cudaSuccess;

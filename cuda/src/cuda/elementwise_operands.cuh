@@ -12,6 +12,10 @@ namespace cukern::cuda {
 constexpr int kThreads = 256;
 constexpr int kLayoutDims = 4;  // of the kernels for one layout
 
+inline unsigned blocks_for(std::int64_t threads) noexcept {
+    return static_cast<unsigned>((threads + kThreads - 1) / kThreads);
+}
+
 enum class Walk : std::int8_t {
     value,    // no array
     packed,   // as out is
