@@ -46,12 +46,13 @@ bool find_axis(const char *function, const Shape &a, const Shape &b, long *axis)
         PyErr_Format(PyExc_ValueError, "%s: an operand has no dimensions; both need at least one", function);
         return false;
     }
-    if (a.ndim == b.ndim && *axis >= 0) *axis -= least;
-    if (*axis < -least || *axis >= 0) {
-        PyErr_Format(PyExc_ValueError, "%s: axis is %ld; expected -%d to -1, counted from the end", function,
-                     *axis, least);
+    const long most = a.ndim == b.ndim ? least - 1 : -1;
+    if (*axis < -least || *axis > most) {
+        PyErr_Format(PyExc_ValueError, "%s: axis is %ld; expected -%d to %ld%s", function, *axis, least, most,
+                     most < 0 ? ", counted from the end" : "");
         return false;
     }
+    if (*axis >= 0) *axis -= least;
     const std::int64_t x = a.lengths[a.ndim + *axis];
     const std::int64_t y = b.lengths[b.ndim + *axis];
     if (x == y) return true;
@@ -102,6 +103,12 @@ PyObject *dot_function(PyObject *module, PyObject *args, PyObject *keywords) {
         long axis = -1;
         if (!find_axis("dot", a.shape, b.shape, &axis)) return nullptr;
         return sum_products(state, "dot", pair, promote(a.type, b.type), axis);
+    }
+    const bool is_a = a.shape.ndim > 2;
+    if (is_a || b.shape.ndim > 2) {
+        PyErr_Format(PyExc_ValueError, "dot: %s has %d dimensions; up to 2 are supported", is_a ? "a" : "b",
+                     is_a ? a.shape.ndim : b.shape.ndim);
+        return nullptr;
     }
     return run_matmul(module, MatmulAlgorithm::automatic, pair.a, pair.b, pair.out, pair.stream);
 }

@@ -25,7 +25,11 @@ PyObject *run_spread(ModuleState &state, bool is_root, PyObject *object, const R
     Description a;
     if (!describe(state, function, "a", object, &a)) return nullptr;
     const ElementType type = a.type;
-    const int ndim = a.shape.ndim;
+    std::int64_t count = 1;
+    int axes[kMaxDims];
+    int num_axes = a.shape.ndim;
+    if (is_given(given.axis) && !parse_axes(function, given.axis, a.shape.ndim, axes, &num_axes)) return nullptr;
+    for (int i = 0; i < num_axes; ++i) count *= a.shape.lengths[is_given(given.axis) ? axes[i] : i];
     const bool narrow = size_of(type) == 2 && kind_of(type) == 'f';
     PyObject *const stream = is_given(given.stream) ? given.stream : nullptr;
     PyObject *const target = is_given(given.out) ? given.out : nullptr;
@@ -66,11 +70,6 @@ PyObject *run_spread(ModuleState &state, bool is_root, PyObject *object, const R
     const PyRef sum = PyRef::steal(run_reduction(state, Op::sum, squares.get(), last));
     if (!sum) return nullptr;
     squares = PyRef();
-    std::int64_t count = 1;
-    int axes[kMaxDims];
-    int num_axes = ndim;
-    if (is_given(given.axis) && !parse_axes(function, given.axis, ndim, axes, &num_axes)) return nullptr;
-    for (int i = 0; i < num_axes; ++i) count *= a.shape.lengths[is_given(given.axis) ? axes[i] : i];
     const double freedom = static_cast<double>(count) - correction;
     const PyRef divisor = PyRef::steal(PyFloat_FromDouble(freedom > 0 ? freedom : 0));
     if (!divisor) return nullptr;

@@ -64,6 +64,10 @@ def test_vecdot_refuses() -> None:
     for b, axis in ((np.ones(2), -1), (np.ones((2, 1)), -1), (a, 2), (a, -3), (np.ones(3), 0), (1.0, -1)):
         with pytest.raises(ValueError, match="vecdot"):
             cukern.vecdot(a, b, axis=axis)
+    with pytest.raises(ValueError, match="vecdot: axis is 2; expected -2 to 1$"):
+        cukern.vecdot(a, a, axis=2)
+    with pytest.raises(ValueError, match="vecdot: axis is 0; expected -1 to -1, counted from the end"):
+        cukern.vecdot(a, a[0], axis=0)
     with pytest.raises(TypeError):
         cukern.vecdot([1.0], [2.0])
 
@@ -88,6 +92,8 @@ def test_dot_of_matrices(rng: np.random.Generator) -> None:
     for x, y in ((a, a), (a, np.ones(3)), (np.ones((2, 2, 2)), np.ones((2, 2)))):
         with pytest.raises(ValueError, match=r"dot|matmul"):
             cukern.dot(x, y)
+    with pytest.raises(ValueError, match="dot: b has 3 dimensions; up to 2 are supported"):
+        cukern.dot(a, np.ones((2, 4, 2)))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64", "bool"])

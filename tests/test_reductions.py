@@ -258,6 +258,9 @@ def test_bad_arguments() -> None:
             cukern.sum(a, axis=axis)
     with pytest.raises(ValueError, match="sum: "):
         cukern.sum(a, axis=(0, 0))
+    for name in ("var", "std", "mean"):
+        with pytest.raises(ValueError, match=f"{name}: axis 9 is out of bounds for 2 dimensions"):
+            getattr(cukern, name)(a, axis=9)
     with pytest.raises(TypeError, match="argmax: axis is"):
         cukern.argmax(a, axis=(0,))
     with pytest.raises(TypeError, match="sum: a is"):
