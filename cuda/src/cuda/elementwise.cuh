@@ -54,11 +54,15 @@ __global__ void __launch_bounds__(kThreads)
 constexpr int kFewDims = 8;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 31;  // of one strided launch: indices are 32 bits wide
 
+// Elements of a thread of strided_kernel.
+template <typename T>
+inline constexpr int kTurns = sizeof(T) <= 8 ? 4 : 2;
+
 template <typename T, int inputs>
 struct StridedParams {
     void *data[inputs + 1];
     std::int64_t strides[inputs + 1][kFewDims];
-    std::uint32_t shape[kFewDims];
+    Divider shape[kFewDims];
     std::uint32_t n;
     T values[inputs];
     int ndim;
@@ -67,9 +71,40 @@ struct StridedParams {
     bool split;
 };
 
+// Places of a thread's elements in an operand.
 template <typename T>
-__device__ __noinline__ T load_converted(const void *data, ElementType type, std::int64_t index) {
-    return load_as<T>(data, type, index);
+struct Places {
+    std::int64_t at[kTurns<T>];
+};
+
+// `truth`: of a condition, which is converted by its truth in its own type. All loads are under way before the
+// first is converted.
+template <typename T, typename From, bool truth>
+__device__ Elements<T, kTurns<T>> load_each(const void *data, const Places<T> &places) {
+    From x[kTurns<T>];
+#pragma unroll
+    for (int k = 0; k < kTurns<T>; ++k) x[k] = static_cast<const From *>(data)[places.at[k]];
+    Elements<T, kTurns<T>> converted;
+#pragma unroll
+    for (int k = 0; k < kTurns<T>; ++k) {
+        if constexpr (truth)
+            converted.values[k] = convert<T>(convert<Bool>(x[k]));
+        else
+            converted.values[k] = convert<T>(x[k]);
+    }
+    return converted;
+}
+
+template <typename T, bool truth>
+__device__ __noinline__ Elements<T, kTurns<T>> load_converted(const void *data, ElementType type,
+                                                              const Places<T> places) {
+    switch (type) {
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
+    case ElementType::id: return load_each<T, ctype, truth>(data, places);
+#include "cukern/element_types.def"
+#undef CUKERN_ELEMENT_TYPE
+    }
+    return {};
 }
 
 template <typename T>
@@ -78,43 +113,70 @@ __device__ __noinline__ void store_converted(void *data, ElementType type, std::
 }
 
 template <Op op, typename T>
-__device__ T load_strided(const void *data, ElementType type, std::int64_t index, bool split, int input) {
-    if constexpr (may_split<op, T>) {
-        if (split) return load_operand<op, T>(data, type, index, true, input);
+__device__ Elements<T, kTurns<T>> load_strided(const void *data, ElementType type, const Places<T> &places,
+                                               bool split, int input) {
+    if (op == Op::where && input == 0) return load_converted<T, true>(data, type, places);
+    if (may_split<op, T> && split) {
+        Elements<T, kTurns<T>> x;
+        for (int k = 0; k < kTurns<T>; ++k)
+            x.values[k] = load_operand<op, T>(data, type, places.at[k], true, input);
+        return x;
     }
-    if (type == ElementTypeOf<T>::value) return static_cast<const T *>(data)[index];
-    if constexpr (op == Op::where) {
-        if (input == 0) return convert<T>(load_converted<Bool>(data, type, index));
-    }
-    return load_converted<T>(data, type, index);
+    return type == ElementTypeOf<T>::value ? load_each<T, T, false>(data, places)
+                                           : load_converted<T, false>(data, type, places);
 }
 
 template <Op op, typename T, int inputs>
 __global__ void __launch_bounds__(kThreads) strided_kernel(const __grid_constant__ StridedParams<T, inputs> p) {
     using R = result_t<op, T>;
-    const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-    if (i >= p.n) return;
-    std::int64_t offset[inputs + 1] = {};
-    std::uint32_t rest = i;
-    for (int d = p.ndim - 1; d > 0; --d) {
-        const std::uint32_t next = rest / p.shape[d];
-        const std::uint32_t index = rest - next * p.shape[d];
+    constexpr int kCount = kTurns<T>;
+    const std::uint32_t first = blockIdx.x * kThreads * kCount + threadIdx.x;
+    if (first >= p.n) return;
+    Places<T> places[inputs + 1] = {};
+    std::uint32_t rest[kCount];
 #pragma unroll
-        for (int j = 0; j <= inputs; ++j) offset[j] += index * p.strides[j][d];
-        rest = next;
+    for (int k = 0; k < kCount; ++k) rest[k] = min(first + k * kThreads, p.n - 1);
+    for (int d = p.ndim - 1; d > 0; --d) {
+#pragma unroll
+        for (int k = 0; k < kCount; ++k) {
+            std::uint32_t index;
+            rest[k] = p.shape[d].divide(rest[k], &index);
+#pragma unroll
+            for (int j = 0; j <= inputs; ++j) places[j].at[k] += index * p.strides[j][d];
+        }
     }
 #pragma unroll
-    for (int j = 0; j <= inputs; ++j) offset[j] += rest * p.strides[j][0];
-    T x[inputs];
+    for (int k = 0; k < kCount; ++k)
 #pragma unroll
-    for (int j = 0; j < inputs; ++j)
-        x[j] = p.immediate[j + 1] ? p.values[j]
-                                  : load_strided<op, T>(p.data[j + 1], p.types[j + 1], offset[j + 1], p.split, j);
-    const R result = apply<op, T, inputs>(x);
-    if (p.types[0] == ElementTypeOf<R>::value)
-        static_cast<R *>(p.data[0])[offset[0]] = result;
-    else
-        store_converted<R>(p.data[0], p.types[0], offset[0], result);
+        for (int j = 0; j <= inputs; ++j) places[j].at[k] += rest[k] * p.strides[j][0];
+    Elements<T, kCount> x[inputs];
+#pragma unroll
+    for (int j = 0; j < inputs; ++j) {
+        if (!p.immediate[j + 1]) {
+            x[j] = load_strided<op, T>(p.data[j + 1], p.types[j + 1], places[j + 1], p.split, j);
+        } else {
+#pragma unroll
+            for (int k = 0; k < kCount; ++k) x[j].values[k] = p.values[j];
+        }
+    }
+    // One after the other, so that the operation is there once.
+#pragma unroll 1
+    for (std::uint32_t i = first; i < p.n && i < first + kCount * kThreads; i += kThreads) {
+        T element[inputs];
+#pragma unroll
+        for (int j = 0; j < inputs; ++j) element[j] = x[j].values[0];
+        const R result = apply<op, T, inputs>(element);
+        if (p.types[0] == ElementTypeOf<R>::value)
+            static_cast<R *>(p.data[0])[places[0].at[0]] = result;
+        else
+            store_converted<R>(p.data[0], p.types[0], places[0].at[0], result);
+#pragma unroll
+        for (int k = 1; k < kCount; ++k) {
+            places[0].at[k - 1] = places[0].at[k];
+#pragma unroll
+            for (int j = 0; j < inputs; ++j) x[j].values[k - 1] = x[j].values[k];
+        }
+    }
 }
 
 inline bool is_vector_aligned(const ElementwiseLaunch &launch) noexcept {
@@ -189,7 +251,7 @@ cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream)
     p.n = static_cast<std::uint32_t>(launch.count);
     p.ndim = launch.ndim;
     p.split = launch.split;
-    for (int d = 0; d < launch.ndim; ++d) p.shape[d] = static_cast<std::uint32_t>(launch.shape[d]);
+    for (int d = 0; d < launch.ndim; ++d) p.shape[d] = Divider::make(static_cast<std::uint32_t>(launch.shape[d]));
     for (int j = 0; j <= kInputs; ++j) {
         p.data[j] = launch.data[j];
         p.types[j] = launch.types[j];
@@ -197,7 +259,8 @@ cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream)
         std::copy_n(launch.strides[j], launch.ndim, p.strides[j]);
         if (j > 0) p.values[j - 1] = launch.immediate[j] ? value_of<T>(launch, j) : T{};
     }
-    return launch_kernel<strided_kernel<op, T, kInputs>>(blocks_for(launch.count), kThreads, stream, p);
+    const std::int64_t threads = (launch.count + kTurns<T> - 1) / kTurns<T>;
+    return launch_kernel<strided_kernel<op, T, kInputs>>(blocks_for(threads), kThreads, stream, p);
 }
 
 template <Op op, typename T>

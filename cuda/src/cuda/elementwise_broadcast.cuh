@@ -11,8 +11,15 @@
 
 namespace cukern::cuda {
 
-// Of a multiprocessor, all that it has room for: 32 registers a thread.
+// Of a multiprocessor, all that its threads suffice for: 32 registers a thread where it has 2048.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 750
+constexpr int kBroadcastBlocks = 4;
+#elif defined(__CUDA_ARCH__) && \
+    (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 870 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200)
+constexpr int kBroadcastBlocks = 6;
+#else
 constexpr int kBroadcastBlocks = 8;
+#endif
 
 // The blocks of out, in the order of `count` stripes of `length` blocks that lie one after the other, kRun of each
 // at a time: of rows that share one that is too long for the caches, the same part is worked on at a time.

@@ -40,8 +40,9 @@ __global__ void __launch_bounds__(kThreads) where_kernel(const WhereParams<T> p)
     }
     const std::int64_t at = vectors * kSize + (i - vectors);
     if (at >= p.n) return;
-    const int chosen = p.condition[at] != 0 ? 0 : 1;
-    p.out[at] = p.in[chosen] != nullptr ? p.in[chosen][at] : p.values[chosen];
+    const T a = p.in[0] != nullptr ? p.in[0][at] : p.values[0];
+    const T b = p.in[1] != nullptr ? p.in[1][at] : p.values[1];
+    p.out[at] = p.condition[at] != 0 ? a : b;
 }
 
 template <typename T>

@@ -41,6 +41,11 @@ inline __device__ __noinline__ std::int64_t place_of(std::int64_t index, const s
     return ndim > 0 ? offset + index * strides[0] : offset;
 }
 
+template <typename C>
+__device__ __noinline__ C load_one_converted(const void *data, ElementType type, std::int64_t index) {
+    return load_as<C>(data, type, index);
+}
+
 template <typename F, typename C, typename R>
 __global__ void __launch_bounds__(kThreads)
     strided_reduce_kernel(const __grid_constant__ StridedReduceParams<R, typename F::A> p) {
@@ -65,7 +70,7 @@ __global__ void __launch_bounds__(kThreads)
                 if (at >= end) continue;
                 const std::int64_t offset = base + place_of(at, p.reduced_shape, p.reduced_strides, p.num_reduced);
                 const C element = p.type == ElementTypeOf<C>::value ? static_cast<const C *>(p.in)[offset]
-                                                                    : load_converted<C>(p.in, p.type, offset);
+                                                                    : load_one_converted<C>(p.in, p.type, offset);
                 sums[j] = F::join(sums[j], F::of(element, at));
             }
         }
