@@ -64,7 +64,7 @@ def test_vecdot_refuses() -> None:
     for b, axis in ((np.ones(2), -1), (np.ones((2, 1)), -1), (a, 2), (a, -3), (np.ones(3), 0), (1.0, -1)):
         with pytest.raises(ValueError, match="vecdot"):
             cukern.vecdot(a, b, axis=axis)
-    with pytest.raises(ValueError, match="vecdot: axis is 2; expected -2 to 1$"):
+    with pytest.raises(ValueError, match=r"vecdot: axis is 2; expected -2 to 1$"):
         cukern.vecdot(a, a, axis=2)
     with pytest.raises(ValueError, match="vecdot: axis is 0; expected -1 to -1, counted from the end"):
         cukern.vecdot(a, a[0], axis=0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import random_array
-from conftest import SMALL
+from conftest import SMALL, use
 from oracles import assert_result
 
 import cukern
@@ -226,6 +226,36 @@ def test_tiles_of_many_matrices(dtype: str, rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(cukern.asnumpy(out), wanted)
         other = random_array(rng, wanted.shape, np.dtype(dtype))
         compare("subtract", (other, cukern.asarray(other)), (wanted, x))
+
+
+class Shifted:
+    """Device memory as complex numbers that begin at the second part of one."""
+
+    def __init__(self, memory: cukern.Array, shape: tuple[int, ...], dtype: str) -> None:
+        self.memory = memory
+        pointer = memory.__cuda_array_interface__["data"][0]
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": np.dtype(dtype).str,
+            "data": (pointer + np.dtype(dtype).itemsize // 2, False),
+            "version": 3,
+        }
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_numbers_that_begin_at_a_part(dtype: str, rng: np.random.Generator) -> None:
+    use("cuda")
+    for shape in ((64, 70), (3, 200), (200, 3), (100, 100)):
+        parts = rng.random(2 * shape[0] * shape[1] + 1).astype(np.finfo(dtype).dtype)
+        wanted = parts[1:].view(dtype).reshape(shape)
+        a = cukern.asarray(Shifted(cukern.asarray(parts), shape, dtype))
+        out = cukern.empty(shape[::-1], dtype=dtype)
+        cukern.copyto(out, a.T)
+        np.testing.assert_array_equal(cukern.asnumpy(out), wanted.T)
+        cukern.copyto(a.T, out)
+        np.testing.assert_array_equal(cukern.asnumpy(a), wanted)
+        np.testing.assert_array_equal(cukern.asnumpy(cukern.add(a.T, out)), wanted.T + wanted.T)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "int8"])

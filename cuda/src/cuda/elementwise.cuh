@@ -5,10 +5,11 @@
 //   elements after the last whole vector take a thread each.
 //   Moves every byte once and does next to no arithmetic: limited by device memory.
 // strided_kernel
-//   Idea: a thread takes one element of out and finds its operands' places by dividing its index through the
-//   shape. Operands of another type are converted on load and store; the type is uniform over the launch. The
-//   conversions are functions, one of each a file: inlined they would be most of every kernel.
-//   Limited by memory while neighbouring threads touch neighbouring elements, else by the number of sectors.
+//   Idea: a thread takes four elements of out, a block's threads apart, and finds their operands' places by
+//   dividing indices through the shape. All loads of an operand are under way before the first is used. Operands
+//   of another type are converted on load and store; the type is uniform over the launch. The conversions are
+//   functions, one of each a file: inlined they would be most of every kernel. Limited by memory while
+//   neighbouring threads touch neighbouring elements, else by the number of sectors.
 #pragma once
 
 #include <algorithm>

@@ -19,6 +19,15 @@ constexpr bool has_layouts(Op op, ElementType type) {
     }
 }
 
+// Complex numbers may begin at any of their parts.
+template <typename T>
+bool has_whole_elements(const ElementwiseLaunch &launch) noexcept {
+    std::uintptr_t addresses = 0;
+    for (int j = 0; j < launch.num_operands; ++j)
+        if (!launch.immediate[j]) addresses |= reinterpret_cast<std::uintptr_t>(launch.data[j]);
+    return addresses % sizeof(T) == 0;
+}
+
 // Launches one of the kernels for layouts, if one serves the operands' layout: whether it did.
 template <Op op, typename T>
 bool launch_layout(const ElementwiseLaunch &launch, cudaStream_t stream, cudaError_t *error) noexcept {
@@ -34,7 +43,8 @@ bool launch_layout(const ElementwiseLaunch &launch, cudaStream_t stream, cudaErr
     for (int j = 1; j < launch.num_operands && turned < 0; ++j) turned = turned_dimension(launch, j);
     constexpr std::int64_t kFewColumns = 8;  // of out: neighbours of the operand meet in caches
     constexpr std::int64_t kLeastElements = 1024;
-    const bool fills = turned >= 0 && launch.shape[turned] * launch.shape[last] >= kLeastElements;
+    const bool fills = turned >= 0 && has_whole_elements<T>(launch) &&
+                       launch.shape[turned] * launch.shape[last] >= kLeastElements;
     if (fills && launch.strides[0][last] == 1 && launch.shape[last] > kFewColumns) {
         *error = launch_transpose<op, T>(launch, turned, stream);
         return true;

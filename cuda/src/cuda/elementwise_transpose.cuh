@@ -20,7 +20,7 @@ namespace cukern::cuda {
 constexpr std::uint32_t kTileLoads = 5;   // vectors that a thread reads of an operand
 constexpr std::uint32_t kTileStores = 4;  // vectors that it writes
 
-constexpr int kTileBlocks = 4;  // of a multiprocessor, at least
+constexpr int kTileBlocks = 4;  // of a multiprocessor, where its shared memory suffices
 
 // How a tile lies in shared memory: column by column, in units as wide as an element, and at least a word.
 template <typename T>
