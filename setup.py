@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT / "build_backend"))
 from compile import Compilation, compile_sources, cuda_sources, link_flags  # noqa: E402
 
 HEADERS = ROOT / "cuda/include"
+SHIPPED = ["cukern/cukern.h", "cukern/ops.def"]  # of the C ABI: the others are of no use without our sources
 
 
 class BuildExtCUDA(build_ext):
@@ -61,19 +62,21 @@ class BuildExtCUDA(build_ext):
 
 
 class BuildPyHeaders(build_py):
-    """Ships the headers with the package, and nothing that an earlier build left behind."""
+    """Ships the C ABI's headers with the package, and nothing that an earlier build left behind."""
 
     def run(self) -> None:
         if not self.editable_mode:
             shutil.rmtree(Path(self.build_lib, "cukern"), ignore_errors=True)
         super().run()
         if not self.editable_mode:
-            shutil.copytree(HEADERS, Path(self.build_lib, "cukern/include"), dirs_exist_ok=True)
+            for name in SHIPPED:
+                target = Path(self.build_lib, "cukern/include", name)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(HEADERS / name, target)
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
-        headers = [path.relative_to(HEADERS) for path in HEADERS.rglob("*") if path.is_file()]
         target = Path(self.build_lib, "cukern/include")
-        return super().get_outputs(include_bytecode) + [str(target / path) for path in headers]
+        return super().get_outputs(include_bytecode) + [str(target / name) for name in SHIPPED]
 
 
 setup(

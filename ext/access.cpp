@@ -22,6 +22,32 @@ bool raise_failure(const ModuleState &state, const char *function, Status status
     return false;
 }
 
+namespace {
+
+std::uint64_t g_collections = 0;  // guarded by the GIL
+
+}  // namespace
+
+bool collect_garbage() noexcept {
+    const ErrorRecord cause =
+        last_error();  // no ErrorKeeper: finalizers may go on on another stack, as greenlets do
+    const std::int64_t before = Storage::released();
+    ++g_collections;
+    PyGC_Collect();
+    release_finished();
+    set_last_error(cause);
+    return Storage::released() != before;
+}
+
+void settle_stream(const StreamRef &stream) noexcept {
+    bool capturing = false;
+    const ErrorKeeper cause;
+    const GilRelease released;
+    if (stream_is_capturing(stream, &capturing) == CUKERN_OK && !capturing) stream_synchronize(stream);
+}
+
+std::uint64_t collections() noexcept { return g_collections; }
+
 bool order_foreign(const ModuleState &state, const char *function, const Access &access,
                    const StreamRef &stream) noexcept {
     if (!access.has_producer || same_stream(access.producer, stream)) return true;
@@ -57,15 +83,20 @@ bool note_foreign(const ModuleState &state, const char *function, const Access &
 }
 
 bool wait_for_host(const ModuleState &state, const char *function, Storage *storage, bool write) noexcept {
-    HostWait wait;
-    Status status = storage->pending(write, &wait);
-    if (wait.empty()) return succeeded(state, function, status);
-    {
-        const GilRelease released;
-        status = wait.wait();
+    // Another thread may launch more while the GIL is given up; each wait is for what was there before it.
+    bool settled = false;
+    while (!settled) {
+        HostWait wait;
+        Status status = storage->pending(write, &wait);
+        if (wait.empty()) return succeeded(state, function, status);
+        {
+            const GilRelease released;
+            status = wait.wait();
+        }
+        if (status != CUKERN_OK) return succeeded(state, function, status);
+        settled = storage->waited(write, wait);
     }
-    if (status == CUKERN_OK) storage->waited(write, wait);
-    return succeeded(state, function, status);
+    return true;
 }
 
 bool copy_into(const ModuleState &state, const char *function, const Access &source, const Access &destination,
@@ -85,6 +116,7 @@ bool copy_into(const ModuleState &state, const char *function, const Access &sou
     Status status = CUKERN_OK;
     if (from.reachable && to.reachable) {
         status = transfer(source.view, from, destination.view, to, stream);
+        if (status != CUKERN_OK) settle_stream(stream);  // of several parts some may be under way
     } else {
         const GilRelease released;
         status = transfer(source.view, from, destination.view, to, stream);
@@ -93,6 +125,17 @@ bool copy_into(const ModuleState &state, const char *function, const Access &sou
     if (from.reachable && !note_access(state, function, source, stream, false)) return false;
     if (to.reachable && !note_access(state, function, destination, stream, true)) return false;
     return wait_if_exported(state, function, destination);
+}
+
+// A value may have further leading dimensions of length 1, as in NumPy.
+void drop_leading(TensorView &view, int ndim) noexcept {
+    while (!view.immediate && view.ndim > ndim && view.shape[0] == 1) {
+        --view.ndim;
+        for (int i = 0; i < view.ndim; ++i) {
+            view.shape[i] = view.shape[i + 1];
+            view.strides[i] = view.strides[i + 1];
+        }
+    }
 }
 
 bool broadcast_view(const TensorView &view, const Shape &shape, TensorView *out) noexcept {

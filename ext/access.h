@@ -64,21 +64,15 @@ inline bool wait_if_exported(const ModuleState &state, const char *function, con
            wait_for_host(state, function, access.storage, false);
 }
 
-// Out of memory: arrays in reference cycles may hold what nobody can reach. Where they did, `function` is tried
-// again without the GIL.
-template <typename Function>
-Status retry_after_collection(const Function &function) noexcept {
-    const ErrorRecord cause = last_error();
-    const std::int64_t before = Storage::released();
-    PyGC_Collect();
-    release_finished();
-    if (Storage::released() == before) {
-        last_error() = cause;
-        return CUKERN_OUT_OF_MEMORY;
-    }
-    const GilRelease released;
-    return function();
-}
+// After a failure: waits for what was given to the stream before it, of which nothing else knows. Errors stay as
+// they are.
+void settle_stream(const StreamRef &stream) noexcept;
+
+// Out of memory: arrays in reference cycles may hold what nobody can reach. Whether a collection has let go of
+// any, so that the call is worth another try. It runs finalizers, which may change what has been read (see below).
+bool collect_garbage() noexcept;
+// How many collections there have been: what was read before one has to be looked at again.
+std::uint64_t collections() noexcept;
 
 // destination = source in `stream`'s order, converting between element types; they have one shape and share no
 // memory. Waits only where one of them is ordinary host memory.
@@ -88,6 +82,9 @@ bool copy_into(const ModuleState &state, const char *function, const Access &sou
 // The same where they may share memory: what overlaps goes through a temporary.
 bool copy_apart(const ModuleState &state, const char *function, const Access &source, const Access &destination,
                 const StreamRef &stream) noexcept;
+
+// Drops leading dimensions of length 1 down to `ndim`: a value that is assigned may have them, as in NumPy.
+void drop_leading(TensorView &view, int ndim) noexcept;
 
 // `view` with `shape`, to which it broadcasts; false (without an exception) where it does not.
 bool broadcast_view(const TensorView &view, const Shape &shape, TensorView *out) noexcept;

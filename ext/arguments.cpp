@@ -4,6 +4,27 @@
 
 namespace cukern::py {
 
+namespace {
+
+// Of a type whose values are read without calling any code.
+bool is_inert(PyObject *object) noexcept {
+    if (PyType_Check(object) != 0)
+        return (PyType_GetFlags(reinterpret_cast<PyTypeObject *>(object)) & Py_TPFLAGS_HEAPTYPE) == 0;
+    return Py_IsNone(object) != 0 || PyBool_Check(object) != 0 || PyLong_CheckExact(object) ||
+           PyFloat_CheckExact(object) || PyComplex_CheckExact(object) || PyUnicode_CheckExact(object) ||
+           PyArray_DescrCheck(object);
+}
+
+}  // namespace
+
+bool may_run_code(PyObject *object) noexcept {
+    if (object == nullptr || is_inert(object)) return false;
+    if (!PyTuple_CheckExact(object)) return true;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(object); ++i)
+        if (!is_inert(PyTuple_GetItem(object, i))) return true;
+    return false;
+}
+
 bool parse_arguments(const ModuleState &state, const char *function, int positional, PyObject *const *values,
                      Py_ssize_t count, PyObject *names, Arguments *arguments) noexcept {
     if (count != positional) {

@@ -132,9 +132,8 @@ PyRef new_array(const ModuleState &state, const char *function, MemoryKind kind,
     const auto size = static_cast<std::size_t>(bytes);
     if (status == CUKERN_OK) status = Storage::allocate(kind, size, stream, true, &storage);
     if (status == CUKERN_OK && storage == nullptr) status = allocate_from_driver(kind, size, stream, &storage);
-    if (status == CUKERN_OUT_OF_MEMORY) {  // arrays in reference cycles hold memory that nobody can reach
-        status = retry_after_collection([&] { return Storage::allocate(kind, size, stream, false, &storage); });
-    }
+    if (status == CUKERN_OUT_OF_MEMORY && collect_garbage())
+        status = allocate_from_driver(kind, size, stream, &storage);
     if (status != CUKERN_OK) {
         raise_status(state, function, status);
         return {};
@@ -153,22 +152,6 @@ bool fill_with(const ModuleState &state, const char *function, Array *array, con
     Access destination;
     access_of(array, &destination);
     return copy_into(state, function, source, destination, stream);
-}
-
-bool element_from(const ModuleState &state, PyObject *number, ElementType *type, Immediate *value) noexcept {
-    if (*type == ElementType::bfloat16) *type = ElementType::float64;
-    PyRef dtype = numpy_dtype(state, *type);
-    if (!dtype) return false;
-    const int flags = NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST | NPY_ARRAY_NOTSWAPPED;
-    const PyRef element = PyRef::steal(
-        PyArray_FromAny(number, reinterpret_cast<PyArray_Descr *>(dtype.release()), 0, 0, flags, nullptr));
-    if (!element) return false;
-    if (PyArray_NDIM(as_array(element)) != 0) {
-        PyErr_SetString(PyExc_TypeError, "expected one number, got an array or a list");
-        return false;
-    }
-    std::memcpy(value->bytes, PyArray_DATA(as_array(element)), static_cast<std::size_t>(size_of(*type)));
-    return true;
 }
 
 namespace {
@@ -191,6 +174,14 @@ void array_dealloc(PyObject *self) {
     reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
+
+}  // namespace
+
+bool is_any_array(PyObject *object) noexcept {
+    return PyType_GetSlot(Py_TYPE(object), Py_tp_dealloc) == reinterpret_cast<void *>(array_dealloc);
+}
+
+namespace {
 
 PyObject *get_shape(PyObject *self, void *) {
     return tuple_of(array_of(self)->ndim, array_of(self)->shape(), 1).release();
@@ -261,6 +252,7 @@ PyType_Slot kArraySlots[] = {
     {Py_tp_members, kArrayMembers},
     {Py_mp_length, reinterpret_cast<void *>(array_length)},
     {Py_sq_length, reinterpret_cast<void *>(array_length)},
+    {Py_sq_contains, reinterpret_cast<void *>(array_contains)},
     {Py_sq_item, reinterpret_cast<void *>(array_item_at)},  // for iteration, and what asks for a sequence
     {Py_mp_subscript, reinterpret_cast<void *>(array_subscript)},
     {Py_mp_ass_subscript, reinterpret_cast<void *>(array_assign_subscript)},
@@ -387,9 +379,12 @@ PyMethodDef kArrayMethods[] = {
      "type "
      "cannot hold become whatever the processor gives, as in NumPy."},
     {"copy", with_keywords(array_copy), METH_VARARGS | METH_KEYWORDS,
-     "copy(*, stream=None)\n--\n\nReturn a copy in memory of the same kind."},
+     "copy(order='C', *, stream=None)\n--\n\nReturn a copy in memory of the same kind.\n\n"
+     "`order` is 'C' (packed in C order, as kernels want it), 'F', 'A' (F if the array is) or 'K' (its own)."},
+    {"__format__", array_format, METH_O, "The one element by a format of numbers; any array without one."},
+    {"__round__", array_round, METH_VARARGS, "The one element rounded, as a Python number."},
     {"__complex__", array_complex, METH_NOARGS, "The one element as a Python complex number."},
-    {"__copy__", with_keywords(array_copy), METH_VARARGS | METH_KEYWORDS, "copy.copy: a copy of the elements."},
+    {"__copy__", array_shallow_copy, METH_NOARGS, "copy.copy: a copy of the elements."},
     {"__deepcopy__", array_deepcopy, METH_O, "copy.deepcopy: a copy of the elements."},
     {"__reduce_ex__", array_reduce_ex, METH_O, "Pickles the elements; out-of-band with protocol 5."},
     {"__dlpack__", with_keywords(array_to_dlpack), METH_VARARGS | METH_KEYWORDS,
@@ -399,6 +394,8 @@ PyMethodDef kArrayMethods[] = {
     {"__array__", with_keywords(array_as_numpy), METH_VARARGS | METH_KEYWORDS,
      "__array__(dtype=None, *, copy=None)\n--\n\nReturn an ndarray that shares memory; TypeError for device "
      "memory."},
+    {"__array_function__", array_function, METH_VARARGS,
+     "Sends NumPy's other functions to cukern's, where there are such, or to the memory that NumPy sees."},
     {"__array_ufunc__", with_keywords(array_ufunc), METH_VARARGS | METH_KEYWORDS,
      "Sends NumPy's functions to cukern's."},
     {nullptr, nullptr, 0, nullptr},

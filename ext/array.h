@@ -41,6 +41,9 @@ inline bool is_array(const ModuleState &state, PyObject *object) noexcept {
     return reinterpret_cast<PyObject *>(Py_TYPE(object)) == state.array_type;
 }
 
+// The same without the module's state, by a slot that Python code cannot replace. Nothing derives from Array.
+bool is_any_array(PyObject *object) noexcept;
+
 void view_of(const Array *array, TensorView *view) noexcept;
 void access_of(const Array *array, Access *access) noexcept;
 bool is_c_contiguous(int ndim, const std::int64_t *shape, const std::int64_t *strides) noexcept;
@@ -63,17 +66,45 @@ PyRef new_array(const ModuleState &state, const char *function, MemoryKind kind,
 // The memory as ndarray, after waiting: a view where the host sees it (`share`), else a copy.
 PyRef to_numpy(const ModuleState &state, const char *function, Array *array, bool share) noexcept;
 
+// The element of an array that has one, as Python's number.
+PyRef element_of(Array *array) noexcept;
+
 // Fills an array with one value, which is in `value` as an element of `type`.
 bool fill_with(const ModuleState &state, const char *function, Array *array, const Immediate &value,
                ElementType type, const StreamRef &stream) noexcept;
 
-// A Python or NumPy number as an element of `type`, or, for bfloat16, of a type that converts to it; TypeError,
-// ValueError or OverflowError as NumPy raises them.
-bool element_from(const ModuleState &state, PyObject *number, ElementType *type, Immediate *value) noexcept;
+// A number (of Python, of NumPy, or an array without dimensions) for an element of type `target`: as a value of
+// the wide type *type, which converts to it. TypeError for what is no number, OverflowError for an integer that
+// the target cannot hold; with `casts` a number that has an element type of its own is converted as an array would
+// be.
+bool element_from(const char *function, PyObject *object, ElementType target, bool casts, ElementType *type,
+                  Immediate *value) noexcept;
 
-// Copies to any writable object, after checking that it takes `source`; see cukern.copyto.
-bool copy_checked(const ModuleState &state, const char *function, const Access &source, PyObject *destination,
-                  bool blocking, const StreamRef &stream) noexcept;
+// The memory order of a copy, as NumPy's letters name it: C, Fortran, Fortran if the source is (any), that of the
+// source (keep).
+enum class MemoryOrder : std::int8_t { c, fortran, any, keep };
+// Reads an `order` argument, which is left as it is where none is given.
+bool parse_order(const char *function, PyObject *object, MemoryOrder *order) noexcept;
+// The strides, in elements, of a packed copy of `view` in this order.
+void strides_in_order(const TensorView &view, MemoryOrder order, std::int64_t *strides) noexcept;
+
+// A copy in memory of the same kind, with another element type; `stream` null: the current one.
+PyRef converted(const ModuleState &state, const char *function, Array *array, ElementType type, MemoryOrder order,
+                PyObject *stream) noexcept;
+// The elements in C order as one dimension; a view where the strides allow it.
+PyRef raveled(Array *array) noexcept;
+// A view with dimensions of length 1 at `axis`, an int or a tuple of ints.
+PyRef expanded(const char *function, Array *array, PyObject *axis) noexcept;
+// A view of the elements that an index selects.
+PyRef indexed(Array *array, PyObject *key) noexcept;
+
+// Copies to a writable operand, after checking that it takes `source`; see cukern.copyto.
+class Operand;
+bool copy_checked(const ModuleState &state, const char *function, const Access &source, Operand &to, bool blocking,
+                  const StreamRef &stream) noexcept;
+// The same to any writable object.
+bool copy_to_object(const ModuleState &state, const char *function, const Access &source, PyObject *destination,
+                    bool blocking, const StreamRef &stream) noexcept;
 
 // Adds the type to the module, and its parts (each in its own file).
 bool add_array_type(PyObject *module, ModuleState &state) noexcept;
@@ -94,7 +125,10 @@ PyObject *array_int(PyObject *self);
 PyObject *array_float(PyObject *self);
 PyObject *array_complex(PyObject *self, PyObject *);
 PyObject *array_index(PyObject *self);
+PyObject *array_format(PyObject *self, PyObject *spec);
+PyObject *array_round(PyObject *self, PyObject *args);
 PyObject *array_compare(PyObject *a, PyObject *b, int how);
+int array_contains(PyObject *self, PyObject *value);
 
 // Operators, as X(name of the slot, operation). pow takes a third operand.
 #define CUKERN_BINARY_OPERATORS(X) \
@@ -138,6 +172,7 @@ PyObject *array_tolist(PyObject *self, PyObject *);
 PyObject *array_fill(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *array_astype(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *array_copy(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *array_shallow_copy(PyObject *self, PyObject *);
 PyObject *array_deepcopy(PyObject *self, PyObject *memo);
 PyObject *array_reduce_ex(PyObject *self, PyObject *protocol);
 PyObject *reduce_array(Op op, PyObject *self, PyObject *args, PyObject *keywords) noexcept;
@@ -147,6 +182,7 @@ PyObject *array_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *array_dlpack_device(PyObject *self, PyObject *);
 PyObject *array_as_numpy(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *array_ufunc(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *array_function(PyObject *self, PyObject *args);
 PyObject *array_cuda_interface(PyObject *self, void *);
 
 }  // namespace cukern::py

@@ -40,9 +40,6 @@ int array_get_buffer(PyObject *self, Py_buffer *buffer, int flags) {
         return refuse("the array is not contiguous");
     if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !c)
         return refuse("the array is not C-contiguous, and the request leaves strides out");
-    // A reader need not wait for other readers, but what can be written later must not be read by the device now.
-    const ModuleState &state = state_of_type(self);
-    if (!wait_for_host(state, "buffer", array->storage, !array->read_only)) return -1;
     auto *kept = new (std::nothrow) Export;
     if (kept == nullptr) {
         PyErr_NoMemory();
@@ -57,14 +54,24 @@ int array_get_buffer(PyObject *self, Py_buffer *buffer, int flags) {
     buffer->len = array->size() * item_size;
     buffer->itemsize = item_size;
     buffer->readonly = array->read_only ? 1 : 0;
-    buffer->ndim = array->ndim;
+    // Without a shape the memory is one run of bytes, in one dimension; without dimensions there is neither shape
+    // nor strides.
+    const bool has_shape = (flags & PyBUF_ND) != 0 && array->ndim > 0;
+    buffer->ndim = (flags & PyBUF_ND) != 0 ? array->ndim : 1;
     buffer->format = (flags & PyBUF_FORMAT) != 0 ? const_cast<char *>(info(array->type).format) : nullptr;
-    buffer->shape = (flags & PyBUF_ND) != 0 ? kept->shape : nullptr;
-    buffer->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? kept->strides : nullptr;
+    buffer->shape = has_shape ? kept->shape : nullptr;
+    buffer->strides = has_shape && (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? kept->strides : nullptr;
     buffer->suboffsets = nullptr;
     buffer->internal = kept;
-    buffer->obj = PyRef::borrow(self).release();
+    // The export counts first: from here on a call that writes the memory waits for its own work. A reader need
+    // not wait for other readers, but what can be written through the buffer must not be read by the device now.
     array->storage->add_export();
+    if (!wait_for_host(state_of_type(self), "buffer", array->storage, !array->read_only)) {
+        array->storage->remove_export();
+        delete kept;
+        return -1;
+    }
+    buffer->obj = PyRef::borrow(self).release();
     return 0;
 }
 

@@ -20,13 +20,13 @@ bool ready(PyObject *module, const char *function) noexcept {
     return ensure_backend(state_of(module), function, &backend);
 }
 
-PyRef make(const ModuleState &state, const char *function, const Shape &shape, ElementType type,
-           const Options &options, StreamRef *stream) noexcept {
+PyRef make(const ModuleState &state, const char *function, const Shape &shape, const std::int64_t *strides,
+           ElementType type, const Options &options, HeldStream *stream) noexcept {
     MemoryKind kind;
     if (!parse_memory(function, options.memory, &kind) ||
         !stream_for_new(state, function, options.device, options.stream, stream))
         return {};
-    return new_array(state, function, kind, type, shape.ndim, shape.lengths, nullptr, *stream);
+    return new_array(state, function, kind, type, shape.ndim, shape.lengths, strides, *stream);
 }
 
 bool element_type_or(const ModuleState &state, const char *function, PyObject *dtype, ElementType otherwise,
@@ -36,13 +36,16 @@ bool element_type_or(const ModuleState &state, const char *function, PyObject *d
 }
 
 PyRef from_host(const ModuleState &state, const char *function, Operand &source, PyObject *dtype,
-                const Options &options) noexcept {
+                MemoryOrder order, const Options &options) noexcept {
     ElementType type;
     if (!element_type_or(state, function, dtype, source.type(), &type)) return {};
     const TensorView &view = source.view();
-    StreamRef stream;
-    PyRef array = make(state, function, Shape(view.immediate ? 0 : view.ndim, view.shape), type, options, &stream);
-    if (!array) return {};
+    HeldStream stream;
+    std::int64_t strides[kMaxDims];
+    if (!view.immediate) strides_in_order(view, order, strides);
+    PyRef array =
+        make(state, function, Shape(view.immediate ? 0 : view.ndim, view.shape), strides, type, options, &stream);
+    if (!array || !source.check_unchanged(function)) return {};  // the options may have run code
     Access destination;
     access_of(array_of(array.get()), &destination);
     return copy_into(state, function, source.access(), destination, stream) ? std::move(array) : PyRef();
@@ -56,9 +59,9 @@ PyRef make_filled(PyObject *module, const char *function, const Shape &shape, El
     const ModuleState &state = state_of(module);
     Immediate value{};
     ElementType own = type;
-    if (number != nullptr && !element_from(state, number, &own, &value)) return {};
-    StreamRef stream;
-    PyRef array = make(state, function, shape, type, options, &stream);
+    if (number != nullptr && !element_from(function, number, type, true, &own, &value)) return {};
+    HeldStream stream;
+    PyRef array = make(state, function, shape, nullptr, type, options, &stream);
     if (!array || number == nullptr) return array;
     return fill_with(state, function, array_of(array.get()), value, own, stream) ? std::move(array) : PyRef();
 }
@@ -93,6 +96,17 @@ PyObject *ones_method(PyObject *module, PyObject *args, PyObject *keywords) {
 
 // The element type that NumPy gives a number.
 bool type_of_number(const ModuleState &state, const char *function, PyObject *number, ElementType *type) noexcept {
+    if (is_number(number)) {
+        *type = weak_type(weak_of(number));
+        int overflow = 0;
+        if (*type == ElementType::int64) PyLong_AsLongLongAndOverflow(number, &overflow);
+        if (overflow > 0) *type = ElementType::uint64;  // which element_from checks
+        return true;
+    }
+    if (is_array(state, number)) {
+        *type = array_of(number)->type;
+        return true;
+    }
     const PyRef array = PyRef::steal(PyArray_FromAny(number, nullptr, 0, 0, 0, nullptr));
     if (!array) return false;
     if (element_type_of(state, PyArray_DESCR(as_array(array)), type)) return true;
@@ -203,7 +217,7 @@ PyObject *make_by_numpy(PyObject *module, const char *function, PyObject *args, 
     const PyRef numbers = maker ? PyRef::steal(PyObject_Call(maker.get(), args, options_of_numpy)) : PyRef();
     Operand source;
     if (!numbers || !source.read_memory({state, function, "the numbers"}, numbers.get(), false)) return nullptr;
-    return from_host(state, function, source, options.dtype, options).release();
+    return from_host(state, function, source, options.dtype, MemoryOrder::c, options).release();
 }
 
 // Takes our own keywords out of a call that NumPy reads otherwise.
@@ -219,21 +233,41 @@ bool split_options(PyObject *keywords, PyObject *rest, Options *options) noexcep
            take("device", &options->device) && take("stream", &options->stream);
 }
 
-PyObject *make_by_numpy(PyObject *module, const char *function, PyObject *args, PyObject *keywords) noexcept {
+// What is left of the keywords must be among `known`, which ends in null.
+bool check_keywords(const char *function, PyObject *rest, const char *const *known) noexcept {
+    PyObject *key = nullptr;
+    PyObject *value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(rest, &at, &key, &value) != 0;) {
+        bool is_known = false;
+        for (const char *const *name = known; *name != nullptr; ++name)
+            is_known = is_known || PyUnicode_CompareWithASCIIString(key, *name) == 0;
+        if (is_known) continue;
+        PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument %R", function, key);
+        return false;
+    }
+    return true;
+}
+
+PyObject *make_by_numpy(PyObject *module, const char *function, const char *const *known, PyObject *args,
+                        PyObject *keywords) noexcept {
     const PyRef rest = PyRef::steal(PyDict_New());
     Options options;
-    if (!rest || !split_options(keywords, rest.get(), &options)) return nullptr;
+    if (!rest || !split_options(keywords, rest.get(), &options) || !check_keywords(function, rest.get(), known))
+        return nullptr;
     return make_by_numpy(module, function, args, rest.get(), options);
 }
 
 PyObject *arange_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    return make_by_numpy(module, "arange", args, keywords);
+    static const char *const known[] = {"start", "stop", "step", nullptr};
+    return make_by_numpy(module, "arange", known, args, keywords);
 }
 PyObject *linspace_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    return make_by_numpy(module, "linspace", args, keywords);
+    static const char *const known[] = {"start", "stop", "num", "endpoint", nullptr};
+    return make_by_numpy(module, "linspace", known, args, keywords);
 }
 PyObject *eye_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    return make_by_numpy(module, "eye", args, keywords);
+    static const char *const known[] = {"N", "M", "k", nullptr};
+    return make_by_numpy(module, "eye", known, args, keywords);
 }
 
 #define CUKERN_SHAPE_TEXT "shape : int or tuple of int\n"
@@ -290,7 +324,7 @@ PyMethodDef kCreationMethods[] = {
          "start, stop, num, endpoint\n    As in numpy.linspace.\ndtype : optional\n",
          ">>> cukern.linspace(0, 1, 3)\nArray([0. , 0.5, 1. ])")},
     {"eye", as_method(eye_method), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_NEW_DOC("eye(n, m=None, /, *, k=0, dtype=None, memory=None, device=None, stream=None)",
+     CUKERN_NEW_DOC("eye(N, M=None, k=0, *, dtype=None, memory=None, device=None, stream=None)",
                     "Return a matrix with ones on a diagonal; it is made by numpy.eye.",
                     "n, m : int\n    Rows and columns; `m` is `n` by default.\nk : int\n    Which "
                     "diagonal.\ndtype : optional\n",

@@ -11,6 +11,7 @@
 #include "frameworks.h"
 #include "lending.h"
 #include "streams.h"
+#include "with_blocks.h"
 
 namespace cukern::py {
 namespace {
@@ -109,10 +110,9 @@ PyObject *in_capsule(Managed *managed, const char *name) noexcept {
 
 // The `stream` argument: false with an exception where it is none that the standard knows; `sync` false: -1.
 bool parse_consumer(const ModuleState &state, PyObject *stream, int device, bool *sync,
-                    StreamRef *consumer) noexcept {
+                    HeldStream *consumer) noexcept {
     *sync = true;
-    *consumer = {};
-    consumer->device = device;
+    consumer->set_default(device);
     if (Py_IsNone(stream) != 0) return true;  // the legacy default stream
     if (PyLong_Check(stream) == 0 || PyBool_Check(stream) != 0) {
         PyErr_Format(PyExc_TypeError, "__dlpack__: stream is %R; expected None or an int", stream);
@@ -155,7 +155,7 @@ bool parse_device_pair(PyObject *pair, dlpack::Device *device) noexcept {
                            : PyRef();
     const PyRef id = type ? PyRef::steal(PyNumber_Index(PyTuple_GetItem(pair, 1))) : PyRef();
     if (!id) {
-        PyErr_Clear();
+        if (!clear_absence()) return false;
         PyErr_Format(PyExc_TypeError, "__dlpack__: dl_device is %R; expected (type, id) or None", pair);
         return false;
     }
@@ -229,21 +229,26 @@ PyRef array_to_lend(const ModuleState &state, PyObject *self, const Wish &wish, 
 // --- the C exchange API ---
 
 // The stream that calls on Arrays run on, for a consumer that works there too.
-StreamRef work_stream(int device) noexcept {
-    StreamRef stream;
-    if (active_stream(&stream) && stream.device == device) return stream;
-    stream = {};
-    stream.device = device;
-    return stream;
+bool work_stream(int device, HeldStream *stream) noexcept {
+    if (g_state != nullptr) return stream_on(*g_state, "DLPack exchange", nullptr, device, stream);
+    stream->set_default(device);
+    return true;
 }
 
 // The consumer works on our current stream: what is elsewhere comes before, and later work elsewhere after it.
 bool order_for_consumer(Array *array) noexcept {
-    const StreamRef stream = work_stream(array->device());
+    HeldStream stream;
+    if (!work_stream(array->device(), &stream)) return false;
     Status status = array->storage->order(stream, !array->read_only);
     if (status == CUKERN_OK) status = array->storage->note(stream, !array->read_only);
     if (status != CUKERN_OK) raise_status(state_of_type(object_of(array)), "DLPack exchange", status);
     return status == CUKERN_OK;
+}
+
+PyRef allocate_for(MemoryKind kind, ElementType type, const dlpack::Tensor &prototype, int device) noexcept {
+    HeldStream stream;
+    if (!work_stream(device, &stream)) return {};
+    return new_array(*g_state, "DLPack exchange", kind, type, prototype.ndim, prototype.shape, nullptr, stream);
 }
 
 int exchange_allocate(dlpack::Tensor *prototype, dlpack::ManagedTensorVersioned **out, void *context,
@@ -267,8 +272,7 @@ int exchange_allocate(dlpack::Tensor *prototype, dlpack::ManagedTensorVersioned 
         if (host ? prototype->device.type != dlpack::kCPU : !ours)
             PyErr_SetString(PyExc_BufferError, "cukern does not allocate on that device");
         else
-            array = new_array(*g_state, "DLPack exchange", kind, type, prototype->ndim, prototype->shape, nullptr,
-                              work_stream(host ? 0 : prototype->device.id));
+            array = allocate_for(kind, type, *prototype, host ? 0 : prototype->device.id);
     }
     *out = array ? lend_versioned(array_of(array.get()), device_of(array_of(array.get())), false) : nullptr;
     array = PyRef();
@@ -281,7 +285,18 @@ int exchange_allocate(dlpack::Tensor *prototype, dlpack::ManagedTensorVersioned 
     return *out != nullptr ? 0 : -1;
 }
 
+// Another class may carry our capsule: its objects are no Arrays.
+bool check_own(void *object) noexcept {
+    auto *own = static_cast<PyObject *>(object);
+    if (g_state != nullptr && is_array(*g_state, own)) return true;
+    PyErr_Format(PyExc_TypeError, "DLPack exchange: expected a cukern.Array, got an object of type %R",
+                 reinterpret_cast<PyObject *>(Py_TYPE(own)));
+    return false;
+}
+
 int exchange_managed_from_object(void *object, dlpack::ManagedTensorVersioned **out) {
+    *out = nullptr;
+    if (!check_own(object)) return -1;
     Array *array = array_of(static_cast<PyObject *>(object));
     *out = order_for_consumer(array) ? lend_versioned(array, device_of(array), false) : nullptr;
     return *out != nullptr ? 0 : -1;
@@ -301,14 +316,15 @@ int exchange_object_from_managed(dlpack::ManagedTensorVersioned *tensor, void **
     }
     const Place place{*g_state, "DLPack exchange", "the tensor"};
     ForeignArray foreign;
-    if (!read_capsule(place, capsule.get(), &foreign)) return -1;
+    if (!read_capsule(place, capsule.get(), CapsuleUse::array, &foreign)) return -1;
     foreign.has_producer = foreign.device.type != dlpack::kCPU;
-    foreign.producer = work_stream(foreign.device.id);
+    if (!work_stream(foreign.device.id, &foreign.producer)) return -1;
     *out = adopt_array(place, foreign, foreign.keeper.get(), nullptr).release();
     return *out != nullptr ? 0 : -1;
 }
 
 int exchange_tensor_from_object(void *object, dlpack::Tensor *out) {
+    if (!check_own(object)) return -1;
     Array *array = array_of(static_cast<PyObject *>(object));
     if (!order_for_consumer(array)) return -1;
     out->data = array->data;
@@ -322,7 +338,12 @@ int exchange_tensor_from_object(void *object, dlpack::Tensor *out) {
 }
 
 int exchange_current_stream(std::int32_t device_type, std::int32_t device, void **out) {
-    *out = device_type == dlpack::kCPU ? nullptr : work_stream(device).handle;
+    *out = nullptr;
+    if (device_type == dlpack::kCPU || !any_active_blocks()) return 0;
+    const GilHold gil;  // the caller need not have it
+    HeldStream stream;
+    if (!work_stream(device, &stream)) return -1;
+    *out = stream->handle;
     return 0;
 }
 
@@ -350,7 +371,7 @@ PyObject *array_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
     Array *array = array_of(self);
     bool sync = true;
     bool versioned = false;
-    StreamRef consumer;
+    HeldStream consumer;
     Wish wish{device_of(array)};
     wish.no_stream = Py_IsNone(stream) != 0;
     if (!parse_copy("__dlpack__", copy, &wish.always, &wish.never) ||
@@ -389,7 +410,8 @@ PyObject *array_cuda_interface(PyObject *self, void *) {
         return nullptr;
     }
     const ModuleState &state = state_of_type(self);
-    const StreamRef stream = work_stream(array->device());
+    HeldStream stream;
+    if (!work_stream(array->device(), &stream)) return nullptr;
     Status status = array->storage->order(stream, true);
     if (status != CUKERN_OK) {
         raise_status(state, "__cuda_array_interface__", status);
@@ -408,6 +430,18 @@ PyObject *array_cuda_interface(PyObject *self, void *) {
     return Py_BuildValue("{s:O,s:O,s:(OO),s:O,s:O,s:i}", "shape", shape.get(), "typestr", typestr.get(), "data",
                          pointer.get(), array->read_only ? Py_True : Py_False, "strides", strides.get(), "stream",
                          handle.get(), "version", 3);
+}
+
+PyObject *lender_of(const dlpack::ManagedTensorVersioned &managed) noexcept {
+    using Own = Lent<dlpack::ManagedTensorVersioned>;
+    const bool ours = managed.deleter == delete_lent<dlpack::ManagedTensorVersioned>;
+    return ours ? static_cast<Own *>(managed.manager_context)->array : nullptr;
+}
+
+PyObject *lender_of(const dlpack::ManagedTensor &managed) noexcept {
+    using Own = Lent<dlpack::ManagedTensor>;
+    const bool ours = managed.deleter == delete_lent<dlpack::ManagedTensor>;
+    return ours ? static_cast<Own *>(managed.manager_context)->array : nullptr;
 }
 
 bool offer_exchange(ModuleState &state) noexcept {

@@ -3,6 +3,10 @@
 
 #include "array.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
 #include "element_types.h"
 #include "methods.h"
 #include "operand.h"
@@ -21,26 +25,15 @@ bool check_writable(const Array *array) noexcept {
 bool fill_number(const ModuleState &state, Array *array, PyObject *number, PyObject *given) noexcept {
     Immediate value{};
     ElementType type = array->type;
-    StreamRef stream;
-    return element_from(state, number, &type, &value) &&
+    HeldStream stream;
+    return element_from("fill", number, array->type, false, &type, &value) &&
            stream_on(state, "fill", given, array->device(), &stream) &&
            fill_with(state, "fill", array, value, type, stream);
 }
 
-// A value may have further leading dimensions of length 1, as in NumPy.
-void drop_leading(TensorView &view, int ndim) noexcept {
-    while (!view.immediate && view.ndim > ndim && view.shape[0] == 1) {
-        --view.ndim;
-        for (int i = 0; i < view.ndim; ++i) {
-            view.shape[i] = view.shape[i + 1];
-            view.strides[i] = view.strides[i + 1];
-        }
-    }
-}
-
 bool assign(const ModuleState &state, Array *target, PyObject *value) noexcept {
     if (!check_writable(target)) return false;
-    if (is_number(value)) return fill_number(state, target, value, nullptr);
+    if (is_number(value) || PyArray_IsScalar(value, Generic)) return fill_number(state, target, value, nullptr);
     PyRef list;
     if (is_plain(value)) {
         PyRef dtype = target->type == ElementType::bfloat16 ? PyRef() : numpy_dtype(state, target->type);
@@ -64,36 +57,65 @@ bool assign(const ModuleState &state, Array *target, PyObject *value) noexcept {
     }
     Access to;
     access_of(target, &to);
-    StreamRef stream;
+    HeldStream stream;
     return choose_stream(state, "assignment", nullptr, target->device(), {&from}, &stream) &&
            copy_apart(state, "assignment", from, to, stream);
 }
 
-PyRef converted(const ModuleState &state, const char *function, Array *array, ElementType type,
+}  // namespace
+
+bool parse_order(const char *function, PyObject *object, MemoryOrder *order) noexcept {
+    if (object == nullptr || Py_IsNone(object) != 0) return true;
+    constexpr const char *kLetters[] = {"C", "F", "A", "K"};
+    for (int i = 0; PyUnicode_Check(object) && i < 4; ++i) {
+        if (PyUnicode_CompareWithASCIIString(object, kLetters[i]) != 0) continue;
+        *order = static_cast<MemoryOrder>(i);
+        return true;
+    }
+    PyErr_Format(PyExc_ValueError, "%s: order is %R; expected 'C', 'F', 'A' or 'K'", function, object);
+    return false;
+}
+
+void strides_in_order(const TensorView &view, MemoryOrder order, std::int64_t *strides) noexcept {
+    int axes[kMaxDims] = {};  // from the slowest to the fastest
+    if (order == MemoryOrder::any)
+        order = is_f_contiguous(view.ndim, view.shape, view.strides) &&
+                        !is_c_contiguous(view.ndim, view.shape, view.strides)
+                    ? MemoryOrder::fortran
+                    : MemoryOrder::c;
+    for (int i = 0; i < view.ndim; ++i) axes[i] = order == MemoryOrder::fortran ? view.ndim - 1 - i : i;
+    if (order == MemoryOrder::keep)  // equal strides, as of broadcast dimensions, stay in C order
+        std::sort(axes, axes + view.ndim, [&](int a, int b) {
+            return std::make_pair(-std::abs(view.strides[a]), a) < std::make_pair(-std::abs(view.strides[b]), b);
+        });
+    std::int64_t stride = 1;
+    for (int i = view.ndim - 1; i >= 0; --i) {
+        strides[axes[i]] = stride;
+        stride *= std::max<std::int64_t>(view.shape[axes[i]], 1);
+    }
+}
+
+PyRef converted(const ModuleState &state, const char *function, Array *array, ElementType type, MemoryOrder order,
                 PyObject *given) noexcept {
-    StreamRef stream;
+    HeldStream stream;
     if (!stream_on(state, function, given, array->device(), &stream)) return {};
-    // In the same memory order, where that is dense.
-    const bool fortran = !is_c_contiguous(array->ndim, array->shape(), array->strides()) &&
-                         is_f_contiguous(array->ndim, array->shape(), array->strides());
-    PyRef result = new_array(state, function, array->kind(), type, array->ndim, array->shape(),
-                             fortran ? array->strides() : nullptr, stream);
-    if (!result) return {};
     Access source;
-    Access destination;
     access_of(array, &source);
+    std::int64_t strides[kMaxDims];
+    strides_in_order(source.view, order, strides);
+    PyRef result = new_array(state, function, array->kind(), type, array->ndim, array->shape(), strides, stream);
+    if (!result) return {};
+    Access destination;
     access_of(array_of(result.get()), &destination);
     return copy_into(state, function, source, destination, stream) ? std::move(result) : PyRef();
 }
-
-}  // namespace
 
 int array_assign_subscript(PyObject *self, PyObject *key, PyObject *value) {
     if (value == nullptr) {
         PyErr_SetString(PyExc_TypeError, "elements of an array cannot be deleted");
         return -1;
     }
-    const PyRef target = PyRef::steal(array_subscript(self, key));
+    const PyRef target = indexed(array_of(self), key);
     return target && assign(state_of_type(self), array_of(target.get()), value) ? 0 : -1;
 }
 
@@ -120,20 +142,28 @@ PyObject *array_astype(PyObject *self, PyObject *args, PyObject *keywords) {
     ElementType type;
     if (!parse_dtype(state, "astype", dtype, &type)) return nullptr;
     if (type == array_of(self)->type && copy == 0) return PyRef::borrow(self).release();
-    return converted(state, "astype", array_of(self), type, stream).release();
+    return converted(state, "astype", array_of(self), type, MemoryOrder::keep, stream).release();
 }
 
 PyObject *array_copy(PyObject *self, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"stream", nullptr};
+    static const char *const names[] = {"order", "stream", nullptr};
+    PyObject *order = nullptr;
     PyObject *stream = nullptr;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "|$O:copy", const_cast<char **>(names), &stream) == 0)
+    MemoryOrder memory_order = MemoryOrder::c;
+    if (PyArg_ParseTupleAndKeywords(args, keywords, "|O$O:copy", const_cast<char **>(names), &order, &stream) ==
+            0 ||
+        !parse_order("copy", order, &memory_order))
         return nullptr;
-    return converted(state_of_type(self), "copy", array_of(self), array_of(self)->type, stream).release();
+    Array *array = array_of(self);
+    return converted(state_of_type(self), "copy", array, array->type, memory_order, stream).release();
 }
 
-PyObject *array_deepcopy(PyObject *self, PyObject *) {
-    return converted(state_of_type(self), "copy", array_of(self), array_of(self)->type, nullptr).release();
+PyObject *array_shallow_copy(PyObject *self, PyObject *) {
+    Array *array = array_of(self);
+    return converted(state_of_type(self), "copy", array, array->type, MemoryOrder::keep, nullptr).release();
 }
+
+PyObject *array_deepcopy(PyObject *self, PyObject *) { return array_shallow_copy(self, nullptr); }
 
 bool copy_apart(const ModuleState &state, const char *function, const Access &source, const Access &destination,
                 const StreamRef &stream) noexcept {

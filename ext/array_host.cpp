@@ -7,10 +7,12 @@
 
 #include "element_types.h"
 #include "errors.h"
+#include "lending.h"
 #include "methods.h"
 #include "operand.h"
 #include "shapes.h"
 #include "streams.h"
+#include "with_blocks.h"
 
 namespace cukern::py {
 namespace {
@@ -68,22 +70,6 @@ PyRef numpy_view(const ModuleState &state, const char *function, PyObject *self)
     return view;
 }
 
-// The stream on which a copy to the host comes after what was done to the array.
-bool copy_stream(const ModuleState &state, const char *function, const Array *array, PyObject *given,
-                 StreamRef *stream) noexcept {
-    if (given == nullptr || Py_IsNone(given) != 0) {
-        StreamRef active;
-        if (!active_stream(&active) || active.device != array->device()) {
-            *stream = {};
-            stream->device = array->device();
-            return true;
-        }
-        *stream = active;
-        return true;
-    }
-    return stream_on(state, function, given, array->device(), stream);
-}
-
 PyRef copy_to_numpy(const ModuleState &state, const char *function, Array *array,
                     const StreamRef &stream) noexcept {
     PyRef result = empty_numpy(state, function, array);
@@ -100,13 +86,13 @@ PyRef copy_to_out(const ModuleState &state, const char *function, Array *array, 
                   const StreamRef &stream) noexcept {
     Access source;
     access_of(array, &source);
-    return copy_checked(state, function, source, out, blocking, stream) ? PyRef::borrow(out) : PyRef();
+    return copy_to_object(state, function, source, out, blocking, stream) ? PyRef::borrow(out) : PyRef();
 }
 
 PyRef asnumpy(const ModuleState &state, const char *function, Array *array, PyObject *out, PyObject *given,
               bool blocking) noexcept {
-    StreamRef stream;
-    if (!copy_stream(state, function, array, given, &stream)) return {};
+    HeldStream stream;
+    if (!stream_on(state, function, given, array->device(), &stream)) return {};
     if (out != nullptr && Py_IsNone(out) == 0) return copy_to_out(state, function, array, out, blocking, stream);
     if (!blocking) {
         PyErr_Format(PyExc_ValueError,
@@ -123,8 +109,7 @@ PyRef host_ndarray(const ModuleState &state, const Operand &operand) noexcept {
     if (PyArray_Check(operand.object())) return operand.ndarray();
     const TensorView &view = operand.view();
     PyRef dtype = numpy_dtype(state, view.type);
-    if (!dtype) return {};
-    if (Py_TYPE(dtype.get()) == reinterpret_cast<PyTypeObject *>(state.bfloat16_type)) {
+    if (!dtype) {
         raise_no_bfloat16("asnumpy");
         return {};
     }
@@ -133,8 +118,8 @@ PyRef host_ndarray(const ModuleState &state, const Operand &operand) noexcept {
     PyRef result =
         PyRef::steal(PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr *>(dtype.release()),
                                           view.ndim, shape, nullptr, nullptr, 0, nullptr));
-    return result && copy_checked(state, "asnumpy", operand.access(), result.get(), true, {}) ? std::move(result)
-                                                                                              : PyRef();
+    return result && copy_to_object(state, "asnumpy", operand.access(), result.get(), true, {}) ? std::move(result)
+                                                                                                : PyRef();
 }
 
 PyObject *asnumpy_method(PyObject *module, PyObject *args, PyObject *keywords) {
@@ -155,13 +140,14 @@ PyObject *asnumpy_method(PyObject *module, PyObject *args, PyObject *keywords) {
         if (!operand.read_memory({state, "asnumpy", "a"}, object, false)) return nullptr;
         if (!operand.access().location.reachable) {  // on the host already
             if (out == nullptr || Py_IsNone(out) != 0) return host_ndarray(state, operand).release();
-            StreamRef none;
-            if (!copy_checked(state, "asnumpy", operand.access(), out, blocking != 0, none)) return nullptr;
+            Operand to;
+            if (!to.read_memory({state, "asnumpy", "the destination"}, out, true) ||
+                !operand.check_unchanged("asnumpy") ||
+                !copy_checked(state, "asnumpy", operand.access(), to, blocking != 0, {}))
+                return nullptr;
             return PyRef::borrow(out).release();
         }
-        const PyRef from_dlpack = PyRef::steal(PyObject_GetAttrString(module, "asarray"));
-        array =
-            from_dlpack ? PyRef::steal(PyObject_CallFunctionObjArgs(from_dlpack.get(), object, nullptr)) : PyRef();
+        array = shared_array(state, "asnumpy", object, nullptr);
         if (!array) return nullptr;
     }
     return asnumpy(state, "asnumpy", array_of(array.get()), out, stream, blocking != 0).release();
@@ -192,7 +178,7 @@ PyObject *copyto_method(PyObject *module, PyObject *args, PyObject *keywords) {
     const ModuleState &state = state_of(module);
     Backend backend;
     if (!ensure_backend(state_of(module), "copyto", &backend)) return nullptr;
-    Operand to;  // only to learn where and of what type it is
+    Operand to;
     if (!to.read_memory({state, "copyto", "dst"}, destination, true)) return nullptr;
     Operand from;
     PyRef list;
@@ -206,11 +192,13 @@ PyObject *copyto_method(PyObject *module, PyObject *args, PyObject *keywords) {
     }
     if (!from.read_memory({state, "copyto", "src"}, source, false)) return nullptr;
     const Location &place = to.access().location.reachable ? to.access().location : from.access().location;
-    StreamRef stream;
+    HeldStream stream;
     if (!choose_stream(state, "copyto", given, place.reachable ? place.device : -1, {&from.access(), &to.access()},
                        &stream))
         return nullptr;
-    if (!copy_checked(state, "copyto", from.access(), destination, blocking != 0, stream)) return nullptr;
+    if (!to.check_unchanged("copyto") || !from.check_unchanged("copyto") ||
+        !copy_checked(state, "copyto", from.access(), to, blocking != 0, stream))
+        return nullptr;
     Py_RETURN_NONE;
 }
 
@@ -218,22 +206,31 @@ PyObject *copyto_method(PyObject *module, PyObject *args, PyObject *keywords) {
 
 PyRef to_numpy(const ModuleState &state, const char *function, Array *array, bool share) noexcept {
     if (share && on_host(array->kind())) {
-        if (!wait_for_host(state, function, array->storage, !array->read_only)) return {};
-        return numpy_view(state, function, object_of(array));
+        PyRef view = numpy_view(state, function, object_of(array));  // an export, before the wait gives up the GIL
+        return view && wait_for_host(state, function, array->storage, !array->read_only) ? std::move(view)
+                                                                                         : PyRef();
     }
-    StreamRef stream;
-    return copy_stream(state, function, array, nullptr, &stream) ? copy_to_numpy(state, function, array, stream)
-                                                                 : PyRef();
+    HeldStream stream;
+    return stream_on(state, function, nullptr, array->device(), &stream)
+               ? copy_to_numpy(state, function, array, stream)
+               : PyRef();
 }
 
-bool copy_checked(const ModuleState &state, const char *function, const Access &source, PyObject *destination,
-                  bool blocking, const StreamRef &stream) noexcept {
+bool copy_to_object(const ModuleState &state, const char *function, const Access &source, PyObject *destination,
+                    bool blocking, const StreamRef &stream) noexcept {
     Operand to;
-    if (!to.read_memory({state, function, "the destination"}, destination, true)) return false;
+    return to.read_memory({state, function, "the destination"}, destination, true) &&
+           copy_checked(state, function, source, to, blocking, stream);
+}
+
+bool copy_checked(const ModuleState &state, const char *function, const Access &source, Operand &to, bool blocking,
+                  const StreamRef &stream) noexcept {
     Access target = to.access();
     Access from = source;
     Shape shape(target.view.ndim, target.view.shape);
-    if (!broadcast_view(source.view, shape, &from.view)) {
+    drop_leading(from.view, shape.ndim);
+    const TensorView own = from.view;
+    if (!broadcast_view(own, shape, &from.view)) {
         const PyRef a = shape_text(source.view.ndim, source.view.shape);
         const PyRef b = shape_text(shape.ndim, shape.lengths);
         if (a && b)

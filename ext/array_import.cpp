@@ -6,26 +6,63 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <vector>
 
 #include "element_types.h"
 #include "errors.h"
 #include "lending.h"
 #include "methods.h"
 #include "shapes.h"
+#include "with_blocks.h"
 
 namespace cukern::py {
 namespace {
 
+// False: there is no memory for it.
+bool appended(std::vector<PyObject *> *list, PyObject *object) noexcept {
+    try {
+        list->push_back(object);
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
+// Owners whose memory another owner's array is over, and so on, go one after the other instead of one inside the
+// other: a long chain of them would use up the stack.
 void release_keeper(void *keeper) noexcept {
+    constexpr int kDeepest = 32;
+    thread_local int depth = 0;
+    thread_local std::vector<PyObject *> later;
     if (Py_IsInitialized() == 0) return;  // the interpreter is gone, and with it what the object needs
     const GilHold gil;
-    Py_DECREF(static_cast<PyObject *>(keeper));
+    auto *object = static_cast<PyObject *>(keeper);
+    if (depth == kDeepest && appended(&later, object)) return;  // else one level more
+    ++depth;
+    Py_DECREF(object);
+    while (depth == 1 && !later.empty()) {
+        object = later.back();
+        later.pop_back();
+        Py_DECREF(object);
+    }
+    --depth;
+}
+
+// An array over the memory of the Array that a capsule of ours has lent, as any view of it.
+PyRef take_back(const ForeignArray &foreign) noexcept {
+    Array *array = array_of(foreign.own);
+    PyRef view = array_view(array, array->data, array->ndim, array->shape(), array->strides());
+    if (!view) return {};
+    array->storage->note_returned();
+    array_of(view.get())->read_only = foreign.read_only || array->read_only;
+    return view;
 }
 
 }  // namespace
 
 PyRef adopt_array(const Place &place, const ForeignArray &foreign, PyObject *keeper, PyObject *base) noexcept {
     const ModuleState &state = place.state;
+    if (foreign.own != nullptr && is_array(state, foreign.own)) return take_back(foreign);
     Location location;
     if (!locate(place, foreign.device, &location)) return {};
     Backend backend = Backend::host;
@@ -36,26 +73,10 @@ PyRef adopt_array(const Place &place, const ForeignArray &foreign, PyObject *kee
                      place.argument);
         return {};
     }
-    const std::int64_t size = size_of(foreign.type);
-    std::int64_t strides[kMaxDims];
-    bool aligned =
-        reinterpret_cast<std::uintptr_t>(foreign.data) % static_cast<std::uintptr_t>(alignment_of(foreign.type)) ==
-        0;
-    for (int i = 0; i < foreign.ndim; ++i) {
-        if (foreign.shape[i] > 1 && foreign.strides[i] % size != 0) aligned = false;
-        strides[i] = foreign.strides[i] / size;
-    }
-    if (!aligned) {
-        PyErr_Format(PyExc_ValueError, "%s: %s is not aligned to its elements of %lld bytes", place.function,
-                     place.argument, static_cast<long long>(size));
-        return {};
-    }
     std::int64_t bytes = 0;
-    if (!checked_bytes(foreign.shape, foreign.ndim, static_cast<int>(size), &bytes)) {
-        PyErr_Format(PyExc_ValueError, "%s: %s has a negative length, or more elements than memory can hold",
-                     place.function, place.argument);
-        return {};
-    }
+    if (!check_memory(place, foreign, &bytes)) return {};
+    std::int64_t strides[kMaxDims];
+    for (int i = 0; i < foreign.ndim; ++i) strides[i] = foreign.strides[i] / size_of(foreign.type);
     Storage *storage = nullptr;
     PyRef held = PyRef::borrow(keeper);
     Status status =
@@ -76,18 +97,16 @@ PyRef adopt_array(const Place &place, const ForeignArray &foreign, PyObject *kee
 
 namespace {
 
-// A copy of an array, of any library, in memory of ours.
-PyRef copied(const ModuleState &state, const char *function, PyObject *object, PyObject *dtype,
+// A copy of an array that has been read, in memory of ours.
+PyRef copied(const ModuleState &state, const char *function, Operand &source, PyObject *dtype, MemoryOrder order,
              const Options &options) noexcept {
-    Operand source;
-    if (!source.read_memory({state, function, "a"}, object, false)) return {};
-    if (source.on_host()) return from_host(state, function, source, dtype, options);
+    if (source.on_host()) return from_host(state, function, source, dtype, order, options);
     ElementType type;
     MemoryKind kind = source.access().location.kind;
     if (!element_type_or(state, function, dtype, source.type(), &type) ||
         (is_given(options.memory) && !parse_memory(function, options.memory, &kind)))
         return {};
-    StreamRef stream;
+    HeldStream stream;
     if (is_given(options.device) || is_given(options.stream)) {
         if (!stream_for_new(state, function, options.device, options.stream, &stream)) return {};
     } else if (!choose_stream(state, function, nullptr, source.access().location.device, {&source.access()},
@@ -95,12 +114,23 @@ PyRef copied(const ModuleState &state, const char *function, PyObject *object, P
         return {};
     }
     const TensorView &view = source.view();
+    std::int64_t strides[kMaxDims];
+    if (!view.immediate) strides_in_order(view, order, strides);
     PyRef result =
-        new_array(state, function, kind, type, view.immediate ? 0 : view.ndim, view.shape, nullptr, stream);
-    if (!result) return {};
+        new_array(state, function, kind, type, view.immediate ? 0 : view.ndim, view.shape, strides, stream);
+    if (!result || !source.check_unchanged(function)) return {};
     Access destination;
     access_of(array_of(result.get()), &destination);
     return copy_into(state, function, source.access(), destination, stream) ? std::move(result) : PyRef();
+}
+
+// The same of any library's array.
+PyRef copied(const ModuleState &state, const char *function, PyObject *object, PyObject *dtype, MemoryOrder order,
+             const Options &options) noexcept {
+    Operand source;
+    return source.read_memory({state, function, "a"}, object, false)
+               ? copied(state, function, source, dtype, order, options)
+               : PyRef();
 }
 
 // Whether an Array is what the options ask for.
@@ -129,27 +159,29 @@ bool is_pinned(const void *data) noexcept {
 bool import_dlpack(const Place &place, PyObject *object, const TypeRecord &record, PyObject *stream,
                    PyObject *copy, ForeignArray *foreign) noexcept {
     const ModuleState &state = place.state;
-    StreamRef consumer;
+    HeldStream consumer;
     dlpack::Device where{};
     Location location;
     if (!stream_for_new(state, place.function, nullptr, stream, &consumer) || !ask_device(place, object, &where) ||
         !locate(place, where, &location))
         return false;
-    if (location.reachable && consumer.device != location.device) {
-        consumer = {};
-        consumer.device = location.device;
-    }
+    if (location.reachable && consumer->device != location.device) consumer.set_default(location.device);
     void *handle = nullptr;
-    StreamRef active;
-    if (takes_stream(where) && record.api != nullptr && !is_given(stream) && !active_stream(&active) &&
+    HeldStream active;
+    bool is_active = false;
+    if (!active_stream(state, &active, &is_active)) return false;
+    if (takes_stream(where) && record.api != nullptr && !is_given(stream) && !is_active &&
         record.api->current_stream(where.type, where.id, &handle) == 0) {
-        if (const Status status = stream_ref(handle, where.id, &consumer); status != CUKERN_OK) {
+        StreamRef theirs;
+        if (const Status status = stream_ref(handle, where.id, &theirs); status != CUKERN_OK) {
             raise_status(state, place.function, status);
             return false;
         }
+        consumer = theirs;
     }
-    const PyRef capsule = call_dlpack(state, object, takes_stream(where) ? &consumer : nullptr, copy, nullptr);
-    if (!capsule || !read_capsule(place, capsule.get(), foreign)) return false;
+    const StreamRef &wanted = consumer;
+    const PyRef capsule = call_dlpack(state, object, takes_stream(where) ? &wanted : nullptr, copy, nullptr);
+    if (!capsule || !read_capsule(place, capsule.get(), CapsuleUse::array, foreign)) return false;
     // torch says of pinned memory where it is when it is asked, and in the capsule that it is the CPU's. That of a
     // copy is the CPU's.
     if (where.type == dlpack::kCUDAHost && foreign->device.type == dlpack::kCPU && is_pinned(foreign->data))
@@ -160,18 +192,34 @@ bool import_dlpack(const Place &place, PyObject *object, const TypeRecord &recor
     return foreign->is_copy || check_foreign(place, record, object, *foreign);
 }
 
-// Another library's array as an Array that shares its memory, which a device reaches.
-PyRef shared(const ModuleState &state, const char *function, PyObject *object, const Options &options) noexcept {
+}  // namespace
+
+PyRef shared_array(const ModuleState &state, const char *function, PyObject *object, PyObject *stream) noexcept {
     const Place place{state, function, "a"};
-    const TypeRecord record = find_record(const_cast<ModuleState &>(state), object);
+    HeldRecord held;
+    if (!find_record(const_cast<ModuleState &>(state), object, &held)) return {};
+    const TypeRecord &record = *held;
     ForeignArray foreign;
     if (record.protocol == Protocol::cuda) {
         Reading reading;
         if (!read_foreign(place, record, object, reading, false, &foreign)) return {};
         return adopt_array(place, foreign, object, object);
     }
-    if (!import_dlpack(place, object, record, options.stream, Py_None, &foreign)) return {};
+    if (!import_dlpack(place, object, record, stream, Py_None, &foreign)) return {};
     return adopt_array(place, foreign, foreign.keeper.get(), object);
+}
+
+namespace {
+
+// Whether an object's __dlpack__ is of memory that a device reaches, without a call of it.
+bool lends_device_memory(const ModuleState &state, PyObject *object, bool *lends) noexcept {
+    HeldRecord record;
+    if (!find_record(const_cast<ModuleState &>(state), object, &record)) return false;
+    if (record->protocol != Protocol::dlpack) return true;
+    dlpack::Device device{};
+    if (!ask_device({state, "asarray", "a"}, object, &device)) return false;
+    *lends = device.type != dlpack::kCPU;
+    return true;
 }
 
 PyObject *asarray_method(PyObject *module, PyObject *args, PyObject *keywords) {
@@ -198,13 +246,18 @@ PyObject *asarray_method(PyObject *module, PyObject *args, PyObject *keywords) {
         source = PyRef::steal(
             PyArray_FromAny(object, reinterpret_cast<PyArray_Descr *>(dtype.release()), 0, 0, 0, nullptr));
         if (!source) return nullptr;
-    } else if (!is_array(state, object) && !PyArray_Check(object)) {
-        Operand operand;
-        if (!operand.read_memory({state, "asarray", "a"}, object, false)) return nullptr;
-        if (operand.family() != Family::number && !operand.on_host()) {
-            source = shared(state, "asarray", object, options);
-            if (!source) return nullptr;
-        }
+    }
+    // Another library's object is read once: by __dlpack__ where its memory is shared, else as what is copied.
+    Operand operand;
+    const bool is_foreign = !is_plain(object) && !is_array(state, object) && !PyArray_Check(object);
+    if (is_foreign) {
+        bool shares = false;
+        if (!lends_device_memory(state, object, &shares) ||
+            (!shares && !operand.read_memory({state, "asarray", "a"}, object, false)))
+            return nullptr;
+        shares = shares || (operand.family() != Family::number && !operand.on_host());
+        if (shares) source = shared_array(state, "asarray", object, options.stream);
+        if (!source) return nullptr;
     }
     if (is_array(state, source.get())) {
         bool as_it_is = false;
@@ -217,20 +270,24 @@ PyObject *asarray_method(PyObject *module, PyObject *args, PyObject *keywords) {
             "asarray: copy=False, but the elements are not in such memory, or not of that type, already");
         return nullptr;
     }
-    return copied(state, "asarray", source.get(), options.dtype, options).release();
+    if (is_foreign && source.get() == object)
+        return copied(state, "asarray", operand, options.dtype, MemoryOrder::c, options).release();
+    return copied(state, "asarray", source.get(), options.dtype, MemoryOrder::c, options).release();
 }
 
 PyObject *copy_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"a", "memory", "device", "stream", nullptr};
+    static const char *const names[] = {"a", "order", "memory", "device", "stream", nullptr};
     PyObject *object = nullptr;
+    PyObject *given_order = nullptr;
     Options options;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|$OOO:copy", const_cast<char **>(names), &object,
-                                    &options.memory, &options.device, &options.stream) == 0)
+    MemoryOrder order = MemoryOrder::keep;
+    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|O$OOO:copy", const_cast<char **>(names), &object,
+                                    &given_order, &options.memory, &options.device, &options.stream) == 0 ||
+        !parse_order("copy", given_order, &order) || !ready(module, "copy"))
         return nullptr;
-    if (!ready(module, "copy")) return nullptr;
     PyRef source = PyRef::borrow(object);
     if (is_plain(object)) source = PyRef::steal(PyArray_FromAny(object, nullptr, 0, 0, 0, nullptr));
-    return source ? copied(state_of(module), "copy", source.get(), nullptr, options).release() : nullptr;
+    return source ? copied(state_of(module), "copy", source.get(), nullptr, order, options).release() : nullptr;
 }
 
 PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keywords) {
@@ -251,15 +308,18 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keyword
     const bool is_capsule = PyCapsule_CheckExact(object) != 0;
     ForeignArray foreign;
     if (is_capsule) {
-        StreamRef consumer;
+        HeldStream consumer;
         if (!stream_for_new(state, "from_dlpack", nullptr, options.stream, &consumer) ||
-            !read_capsule(place, object, &foreign))
+            !read_capsule(place, object, CapsuleUse::array, &foreign))
             return nullptr;
-        foreign.producer = consumer;
-        foreign.producer.device = foreign.device.id;
+        StreamRef producer = consumer;
+        producer.device = foreign.device.id;
+        foreign.producer = producer;
     } else {
-        const TypeRecord record = find_record(const_cast<ModuleState &>(state), object);
-        if (!import_dlpack(place, object, record, options.stream, copy, &foreign)) return nullptr;
+        HeldRecord record;
+        if (!find_record(const_cast<ModuleState &>(state), object, &record) ||
+            !import_dlpack(place, object, *record, options.stream, copy, &foreign))
+            return nullptr;
     }
     Location location;
     if (!locate(place, foreign.device, &location)) return nullptr;
@@ -283,8 +343,9 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keyword
             source.view.shape[i] = foreign.shape[i];
             source.view.strides[i] = foreign.strides[i] / size_of(foreign.type);
         }
-        StreamRef stream;
-        result = make(state, "from_dlpack", Shape(foreign.ndim, foreign.shape), foreign.type, options, &stream);
+        HeldStream stream;
+        result = make(state, "from_dlpack", Shape(foreign.ndim, foreign.shape), nullptr, foreign.type, options,
+                      &stream);
         if (!result) return nullptr;
         Access destination;
         access_of(array_of(result.get()), &destination);
@@ -299,14 +360,14 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keyword
         PyErr_SetString(PyExc_BufferError, "from_dlpack: copy=False, but x is on another device");
         return nullptr;
     }
-    return copied(state, "from_dlpack", result.get(), nullptr, options).release();
+    return copied(state, "from_dlpack", result.get(), nullptr, MemoryOrder::c, options).release();
 }
 
 }  // namespace
 
 PyMethodDef kImportMethods[] = {
     {"asarray", as_method(asarray_method), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_NEW_DOC(
+     CUKERN_COPY_DOC(
          "asarray(a, dtype=None, *, memory=None, device=None, stream=None, copy=None)",
          "Return an Array of what is given: itself, a view of another library's memory, or a copy.\n\n"
          "What a device reaches already (another library's array on a GPU) is shared. NumPy arrays, buffers,\n"
@@ -315,9 +376,11 @@ PyMethodDef kImportMethods[] = {
          "copy : bool, optional\n    True always copies; False raises ValueError where a copy is needed.\n",
          ">>> cukern.asarray([1, 2, 3], 'float32')\nArray([1., 2., 3.], dtype=float32)")},
     {"copy", as_method(copy_method), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_NEW_DOC("copy(a, *, memory=None, device=None, stream=None)", "Return a copy of an array as Array.",
-                    "a : array of any kind, buffer, list or number\n",
-                    ">>> a = cukern.zeros(2)\n>>> b = cukern.copy(a)\n>>> b += 1\n>>> a\nArray([0., 0.])")},
+     CUKERN_COPY_DOC("copy(a, order='K', *, memory=None, device=None, stream=None)",
+                     "Return a copy of an array as Array.",
+                     "a : array of any kind, buffer, list or number\norder : {'K', 'C', 'F', 'A'}\n"
+                     "    The memory order of the copy: that of `a`, C, Fortran, or Fortran if `a` is.\n",
+                     ">>> a = cukern.zeros(2)\n>>> b = cukern.copy(a)\n>>> b += 1\n>>> a\nArray([0., 0.])")},
     {"from_dlpack", as_method(from_dlpack_method), METH_VARARGS | METH_KEYWORDS,
      "from_dlpack(x, /, *, device=None, copy=None, stream=None)\n--\n\nReturn an Array of another library's "
      "array, by "

@@ -65,8 +65,7 @@ bool apply_item(const Array *array, PyObject *item, int rest, Indexing &at) noex
         return true;
     }
     if (PySlice_Check(item)) return apply_slice(array, item, at);
-    const bool is_own =
-        PyType_GetSlot(Py_TYPE(item), Py_mp_subscript) == reinterpret_cast<void *>(array_subscript);
+    const bool is_own = is_any_array(item);
     const bool is_array = (PyArray_Check(item) && PyArray_NDIM(as_array(item)) > 0) ||
                           (is_own && (array_of(item)->ndim > 0 || kind_of(array_of(item)->type) == 'b'));
     if (PyIndex_Check(item) && PyBool_Check(item) == 0 && !is_array) return apply_integer(array, item, at);
@@ -79,6 +78,8 @@ bool apply_item(const Array *array, PyObject *item, int rest, Indexing &at) noex
 
 // How many dimensions of the array an item takes up.
 int dimensions_of(PyObject *item) noexcept { return Py_IsNone(item) != 0 || item == Py_Ellipsis ? 0 : 1; }
+
+}  // namespace
 
 PyRef indexed(Array *array, PyObject *key) noexcept {
     const PyRef items = PyTuple_Check(key) ? PyRef::borrow(key) : PyRef::steal(PyTuple_Pack(1, key));
@@ -112,8 +113,6 @@ PyRef indexed(Array *array, PyObject *key) noexcept {
         if (!apply_whole(array, at)) return {};
     return array_view(array, at.data, at.shape.ndim, at.shape.lengths, at.strides);
 }
-
-}  // namespace
 
 PyObject *array_item_at(PyObject *self, Py_ssize_t index) {
     const PyRef key = PyRef::steal(PyLong_FromSsize_t(index));

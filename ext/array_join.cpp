@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "element_types.h"
 #include "errors.h"
@@ -24,12 +25,14 @@ struct Parts {
 // The element type, memory and device of arrays that are joined.
 bool common_place(const char *function, const Parts &parts, ElementType *type, MemoryKind *kind,
                   int *device) noexcept {
-    *type = parts.operands[0].type();
+    bool seen[kNumElementTypes] = {};
+    ElementType types[kNumElementTypes];
+    int num_types = 0;
     *kind = MemoryKind::pinned;
     *device = -1;
     for (Py_ssize_t i = 0; i < parts.count; ++i) {
         const Operand &part = parts.operands[i];
-        *type = promote(*type, part.type());
+        if (!std::exchange(seen[static_cast<int>(part.type())], true)) types[num_types++] = part.type();
         const Location &location = part.access().location;
         if (location.kind == MemoryKind::managed && *kind == MemoryKind::pinned) *kind = MemoryKind::managed;
         if (location.kind != MemoryKind::device) continue;
@@ -42,6 +45,7 @@ bool common_place(const char *function, const Parts &parts, ElementType *type, M
         *kind = MemoryKind::device;
         *device = location.device;
     }
+    *type = promote_all(types, num_types);
     if (*device < 0) *device = parts.operands[0].access().location.device;
     return true;
 }
@@ -76,7 +80,7 @@ PyRef join(const ModuleState &state, const char *function, const Parts &parts, i
     MemoryKind kind;
     int device = 0;
     Shape shape;
-    StreamRef stream;
+    HeldStream stream;
     if (!common_place(function, parts, &type, &kind, &device) || !joined_shape(function, parts, axis, &shape) ||
         !stream_on(state, function, given_stream, device, &stream))
         return {};
@@ -123,13 +127,10 @@ PyObject *join_arrays(PyObject *module, const char *function, PyObject *args, Py
         }
         PyRef own = PyRef::borrow(part);
         if (stacks) {
-            const PyRef expand = PyRef::steal(PyObject_GetAttrString(module, "expand_dims"));
             const PyRef where = axis != nullptr ? PyRef::borrow(axis) : PyRef::steal(PyLong_FromLong(0));
-            own = expand && where
-                      ? PyRef::steal(PyObject_CallFunctionObjArgs(expand.get(), part, where.get(), nullptr))
-                      : PyRef();
+            own = where ? expanded(function, array_of(part), where.get()) : PyRef();
         } else if (axis != nullptr && Py_IsNone(axis) != 0) {
-            own = PyRef::steal(PyObject_CallMethod(part, "ravel", nullptr));
+            own = raveled(array_of(part));
         }
         if (!own || PyTuple_SetItem(changed.get(), i, own.release()) != 0) return nullptr;
     }
@@ -143,7 +144,7 @@ PyObject *join_arrays(PyObject *module, const char *function, PyObject *args, Py
         PyErr_Format(PyExc_TypeError, "%s: axis is %R; expected an int", function, where);
         return nullptr;
     }
-    if (!zero || !parse_axes(function, where, ndim, at, &number)) return nullptr;
+    if (!zero || !parse_axes(state, function, where, ndim, at, &number)) return nullptr;
     std::unique_ptr<Operand[]> operands(new (std::nothrow) Operand[static_cast<std::size_t>(count)]);
     if (!operands) return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; ++i)

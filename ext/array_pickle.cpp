@@ -14,8 +14,8 @@ namespace {
 
 // The bytes of an array in C order, as ndarray: what pickles hold.
 PyRef packed_bytes(const ModuleState &state, Array *array) noexcept {
-    StreamRef stream;
-    stream.device = array->device();
+    HeldStream stream;
+    stream.set_default(array->device());
     npy_intp shape[kMaxDims];
     for (int i = 0; i < array->ndim; ++i) shape[i] = array->shape()[i];
     // As unsigned numbers of the same size, so that bfloat16 needs no package; complex types keep their own.
@@ -45,7 +45,7 @@ PyObject *restore_method(PyObject *module, PyObject *args) {
     ElementType type;
     Shape shape;
     MemoryKind kind;
-    StreamRef stream;
+    HeldStream stream;
     Backend backend;
     if (!ensure_backend(state_of(module), "_restore", &backend) || !text ||
         !parse_dtype(state, "_restore", text.get(), &type) || !parse_shape("_restore", lengths, &shape) ||

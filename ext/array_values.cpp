@@ -15,22 +15,30 @@ bool check_single(const Array *array, const char *what) noexcept {
     return false;
 }
 
-// One element as Python's number.
+PyRef as_float32(Array *array) noexcept {
+    return converted(state_of_type(object_of(array)), "astype", array, ElementType::float32, MemoryOrder::keep,
+                     nullptr);
+}
+
+}  // namespace
+
 PyRef element_of(Array *array) noexcept {
     const ModuleState &state = state_of_type(object_of(array));
     if (array->type == ElementType::bfloat16) {
-        const PyRef wide = PyRef::steal(PyObject_CallMethod(object_of(array), "astype", "s", "float32"));
+        const PyRef wide = as_float32(array);
         return wide ? element_of(array_of(wide.get())) : PyRef();
     }
     const PyRef values = to_numpy(state, "item", array, true);
     return values ? PyRef::steal(PyObject_CallMethod(values.get(), "item", nullptr)) : PyRef();
 }
 
+namespace {
+
 // For text and lists: bfloat16 as float32, which holds its values.
 PyRef host_values(Array *array) noexcept {
     const ModuleState &state = state_of_type(object_of(array));
     if (array->type != ElementType::bfloat16) return to_numpy(state, "tolist", array, true);
-    const PyRef wide = PyRef::steal(PyObject_CallMethod(object_of(array), "astype", "s", "float32"));
+    const PyRef wide = as_float32(array);
     return wide ? to_numpy(state, "tolist", array_of(wide.get()), false) : PyRef();
 }
 
@@ -50,10 +58,10 @@ PyObject *array_item(PyObject *self, PyObject *args) {
     PyObject *index = count == 1 ? PyTuple_GetItem(args, 0) : args;
     PyRef element;
     if (count == 1 && PyIndex_Check(index) && array_of(self)->ndim != 1) {  // counts through all elements
-        const PyRef flat = PyRef::steal(PyObject_CallMethod(self, "ravel", nullptr));
-        element = flat ? PyRef::steal(PyObject_GetItem(flat.get(), index)) : PyRef();
+        const PyRef flat = raveled(array_of(self));
+        element = flat ? indexed(array_of(flat.get()), index) : PyRef();
     } else {
-        element = PyRef::steal(PyObject_GetItem(self, index));
+        element = indexed(array_of(self), index);
     }
     if (!element) return nullptr;
     if (array_of(element.get())->ndim != 0) {
@@ -81,6 +89,45 @@ PyObject *array_repr(PyObject *self) {
     const PyRef shown = PyRef::steal(PyUnicode_FromString("float32"));
     const PyRef name = PyRef::steal(PyUnicode_FromString("bfloat16"));
     return shown && name ? PyUnicode_Replace(whole.get(), shown.get(), name.get(), -1) : nullptr;
+}
+
+// format(x, ".2f"): of one element that of its number. Any other takes no format but "", as in NumPy.
+PyObject *array_format(PyObject *self, PyObject *spec) {
+    if (!PyUnicode_Check(spec)) {
+        PyErr_Format(PyExc_TypeError, "__format__: expected a str, got %R",
+                     reinterpret_cast<PyObject *>(Py_TYPE(spec)));
+        return nullptr;
+    }
+    if (PyUnicode_GetLength(spec) == 0) return PyObject_Str(self);
+    if (array_of(self)->ndim != 0) {
+        PyErr_Format(
+            PyExc_TypeError,
+            "__format__: %R formats numbers, and this is an array of %d dimensions; format its elements, as "
+            "by a.tolist()",
+            spec, array_of(self)->ndim);
+        return nullptr;
+    }
+    const PyRef element = element_of(array_of(self));
+    return element ? PyObject_Format(element.get(), spec) : nullptr;
+}
+
+// round(x), round(x, 2): of one element that of its number.
+PyObject *array_round(PyObject *self, PyObject *args) {
+    PyObject *digits = nullptr;
+    if (PyArg_ParseTuple(args, "|O:__round__", &digits) == 0) return nullptr;
+    if (array_of(self)->ndim != 0) {
+        PyErr_SetString(
+            PyExc_TypeError,
+            "round() takes an array without dimensions; cukern.round rounds all elements of any array");
+        return nullptr;
+    }
+    const PyRef element = element_of(array_of(self));
+    if (element && PyComplex_Check(element.get())) {
+        PyErr_SetString(PyExc_TypeError, "round() takes no complex number");
+        return nullptr;
+    }
+    const PyRef method = element ? PyRef::steal(PyObject_GetAttrString(element.get(), "__round__")) : PyRef();
+    return method ? PyObject_CallFunctionObjArgs(method.get(), digits, nullptr) : nullptr;
 }
 
 int array_bool(PyObject *self) {

@@ -12,7 +12,7 @@ namespace cukern::py {
 namespace {
 
 // A length of -1 becomes what the others leave over.
-bool complete_shape(std::int64_t size, Shape *shape) noexcept {
+bool complete_shape(std::int64_t size, int item_size, Shape *shape) noexcept {
     int open = -1;
     std::int64_t known = 1;
     bool fits = true;
@@ -23,12 +23,10 @@ bool complete_shape(std::int64_t size, Shape *shape) noexcept {
             fits = false;
         }
     }
-    if (fits && open >= 0 && known > 0 && size % known == 0) {
-        shape->lengths[open] = size / known;
-        return true;
-    }
+    if (fits && open >= 0 && known > 0 && size % known == 0) shape->lengths[open] = size / known;
+    const bool matches = fits && (open >= 0 ? known > 0 && size % known == 0 : known == size);
     std::int64_t bytes = 0;
-    if (fits && open < 0 && known == size && checked_bytes(shape->lengths, shape->ndim, 1, &bytes)) return true;
+    if (matches && checked_bytes(shape->lengths, shape->ndim, item_size, &bytes)) return true;
     const PyRef text = shape_text(shape->ndim, shape->lengths);
     if (text)
         PyErr_Format(PyExc_ValueError, "reshape: %lld elements do not fit the shape %U",
@@ -74,7 +72,7 @@ bool strides_for(const Array *array, const Shape &shape, std::int64_t *strides) 
 // `copy`: -1 where needed, 0 never, 1 always.
 PyRef reshaped(Array *array, Shape shape, int copy) noexcept {
     const std::int64_t size = array->size();
-    if (!complete_shape(size, &shape)) return {};
+    if (!complete_shape(size, size_of(array->type), &shape)) return {};
     const ModuleState &state = state_of_type(object_of(array));
     std::int64_t strides[kMaxDims];
     const bool views = size == 0 || strides_for(array, shape, strides);
@@ -89,7 +87,7 @@ PyRef reshaped(Array *array, Shape shape, int copy) noexcept {
         PyErr_SetString(PyExc_ValueError, "reshape: the strides do not allow a view, and copy=False was given");
         return {};
     }
-    StreamRef stream;
+    HeldStream stream;
     if (!stream_on(state, "reshape", nullptr, array->device(), &stream)) return {};
     PyRef fresh =
         new_array(state, "reshape", array->kind(), array->type, array->ndim, array->shape(), nullptr, stream);
@@ -119,7 +117,7 @@ PyRef squeezed(Array *array, PyObject *axis) noexcept {
     } else {
         int axes[kMaxDims];
         int count = 0;
-        if (!parse_axes("squeeze", axis, array->ndim, axes, &count)) return {};
+        if (!parse_axes(state_of_type(object_of(array)), "squeeze", axis, array->ndim, axes, &count)) return {};
         for (int i = 0; i < count; ++i) {
             if (array->shape()[axes[i]] != 1) {
                 PyErr_Format(PyExc_ValueError, "squeeze: dimension %d has length %lld, not 1", axes[i],
@@ -136,29 +134,6 @@ PyRef squeezed(Array *array, PyObject *axis) noexcept {
         if (dropped[i]) continue;
         shape[ndim] = array->shape()[i];
         strides[ndim++] = array->strides()[i];
-    }
-    return array_view(array, array->data, ndim, shape, strides);
-}
-
-PyRef expanded(Array *array, PyObject *axis) noexcept {
-    // The axes are those of the result.
-    int axes[kMaxDims];
-    int count = PyTuple_Check(axis) ? static_cast<int>(PyTuple_Size(axis)) : 1;
-    const int ndim = array->ndim + count;
-    if (ndim > kMaxDims) {
-        PyErr_Format(PyExc_ValueError, "expand_dims: the result has %d dimensions; at most %d are supported", ndim,
-                     kMaxDims);
-        return {};
-    }
-    if (!parse_axes("expand_dims", axis, ndim, axes, &count)) return {};
-    bool fresh[kMaxDims] = {};
-    for (int i = 0; i < count; ++i) fresh[axes[i]] = true;
-    std::int64_t shape[kMaxDims];
-    std::int64_t strides[kMaxDims];
-    for (int i = 0, own = 0; i < ndim; ++i) {
-        shape[i] = fresh[i] ? 1 : array->shape()[own];
-        strides[i] = fresh[i] ? 0 : array->strides()[own];
-        if (!fresh[i]) ++own;
     }
     return array_view(array, array->data, ndim, shape, strides);
 }
@@ -222,9 +197,7 @@ PyObject *reshape_method(PyObject *module, PyObject *args, PyObject *keywords) {
 
 PyObject *ravel_method(PyObject *module, PyObject *object) {
     Array *array = array_argument(module, "ravel", object);
-    if (array == nullptr) return nullptr;
-    const std::int64_t size = array->size();
-    return reshaped(array, Shape(1, &size), -1).release();
+    return array != nullptr ? raveled(array).release() : nullptr;
 }
 
 PyObject *transpose_method(PyObject *module, PyObject *args, PyObject *keywords) {
@@ -258,7 +231,7 @@ PyObject *expand_dims_method(PyObject *module, PyObject *args, PyObject *keyword
                                     &axis) == 0)
         return nullptr;
     Array *array = array_argument(module, "expand_dims", object);
-    return array != nullptr ? expanded(array, axis).release() : nullptr;
+    return array != nullptr ? expanded("expand_dims", array, axis).release() : nullptr;
 }
 
 PyObject *broadcast_to_method(PyObject *module, PyObject *args, PyObject *keywords) {
@@ -275,6 +248,34 @@ PyObject *broadcast_to_method(PyObject *module, PyObject *args, PyObject *keywor
 }
 
 }  // namespace
+
+PyRef raveled(Array *array) noexcept {
+    const std::int64_t size = array->size();
+    return reshaped(array, Shape(1, &size), -1);
+}
+
+PyRef expanded(const char *function, Array *array, PyObject *axis) noexcept {
+    // The axes are those of the result.
+    int axes[kMaxDims];
+    int count = PyTuple_Check(axis) ? static_cast<int>(PyTuple_Size(axis)) : 1;
+    const int ndim = array->ndim + count;
+    if (ndim > kMaxDims) {
+        PyErr_Format(PyExc_ValueError, "%s: the result has %d dimensions; at most %d are supported", function,
+                     ndim, kMaxDims);
+        return {};
+    }
+    if (!parse_axes(state_of_type(object_of(array)), function, axis, ndim, axes, &count)) return {};
+    bool fresh[kMaxDims] = {};
+    for (int i = 0; i < count; ++i) fresh[axes[i]] = true;
+    std::int64_t shape[kMaxDims];
+    std::int64_t strides[kMaxDims];
+    for (int i = 0, own = 0; i < ndim; ++i) {
+        shape[i] = fresh[i] ? 1 : array->shape()[own];
+        strides[i] = fresh[i] ? 0 : array->strides()[own];
+        if (!fresh[i]) ++own;
+    }
+    return array_view(array, array->data, ndim, shape, strides);
+}
 
 PyObject *array_reshape(PyObject *self, PyObject *args, PyObject *keywords) {
     PyObject *copy = Py_None;
@@ -294,8 +295,7 @@ PyObject *array_ravel(PyObject *self, PyObject *args, PyObject *keywords) {
         PyErr_SetString(PyExc_TypeError, "ravel() takes no arguments");
         return nullptr;
     }
-    const std::int64_t size = array_of(self)->size();
-    return reshaped(array_of(self), Shape(1, &size), -1).release();
+    return raveled(array_of(self)).release();
 }
 
 PyObject *array_transpose(PyObject *self, PyObject *args) {
@@ -312,7 +312,9 @@ PyObject *array_transpose(PyObject *self, PyObject *args) {
     }
     const PyRef tuple = PyRef::steal(PySequence_Tuple(given));
     int count = 0;
-    if (!tuple || !parse_axes("transpose", tuple.get(), array->ndim, axes, &count)) return nullptr;
+    if (!tuple ||
+        !parse_axes(state_of_type(object_of(array)), "transpose", tuple.get(), array->ndim, axes, &count))
+        return nullptr;
     if (count != array->ndim) {
         PyErr_Format(PyExc_ValueError, "transpose: %d axes were given for %d dimensions", count, array->ndim);
         return nullptr;

@@ -3,6 +3,7 @@
 
 #include "errors.h"
 #include "methods.h"
+#include "recursion.h"
 
 #include "cukern/operations.h"
 
@@ -95,6 +96,7 @@ PyObject *information_method(PyObject *module, PyObject *) {
 }  // namespace
 
 bool ensure_backend(ModuleState &state, const char *function, Backend *backend) noexcept {
+    if (!enough_stack(function)) return false;
     if (state.backend_ready) {
         const Status status = active_backend(backend);
         if (status != CUKERN_OK) raise_status(state, function, status);

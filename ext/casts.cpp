@@ -4,6 +4,7 @@
 #include "array.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "element_types.h"
 #include "errors.h"
@@ -33,28 +34,26 @@ bool element_type_of_object(ModuleState &state, const char *function, PyObject *
 PyObject *result_type_function(PyObject *module, PyObject *args) {
     ModuleState &state = state_of(module);
     const Py_ssize_t count = PyTuple_Size(args);
-    bool is_typed = false;
-    ElementType promoted = ElementType::bool_;
+    // Each type once is enough, and there are few of them.
+    ElementType types[kNumElementTypes];
+    bool seen[kNumElementTypes] = {};
+    int num_types = 0;
     Weak weak = Weak::none;
-    // Floats and complex types first, as NumPy does: each integer type is then promoted with them, which may need
-    // less than what the integers make of each other.
-    for (const bool inexact : {true, false})
-        for (Py_ssize_t i = 0; i < count; ++i) {
-            PyObject *argument = PyTuple_GetItem(args, i);
-            if (is_number(argument)) {
-                weak = std::max(weak, weak_of(argument));
-                continue;
-            }
-            ElementType type;
-            if (!element_type_of_object(state, "result_type", argument, &type)) return nullptr;
-            if ((is_floating(type) || kind_of(type) == 'c') != inexact) continue;
-            promoted = is_typed ? promote(promoted, type) : type;
-            is_typed = true;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+        PyObject *argument = PyTuple_GetItem(args, i);
+        if (is_number(argument)) {
+            weak = std::max(weak, weak_of(argument));
+            continue;
         }
-    if (!is_typed) {
+        ElementType type;
+        if (!element_type_of_object(state, "result_type", argument, &type)) return nullptr;
+        if (!std::exchange(seen[static_cast<int>(type)], true)) types[num_types++] = type;
+    }
+    if (num_types == 0) {
         PyErr_SetString(PyExc_ValueError, "result_type: at least one array or element type is needed");
         return nullptr;
     }
+    const ElementType promoted = promote_all(types, num_types);
     return dtype_of(state, beside(promoted, weak)).release();
 }
 

@@ -8,6 +8,7 @@
 #include "lending.h"
 #include "methods.h"
 #include "streams.h"
+#include "with_blocks.h"
 
 namespace cukern::py {
 namespace {
@@ -29,6 +30,10 @@ bool add_numpy_objects(ModuleState &state) noexcept {
     if (state.numpy == nullptr || !functools || !sys) return false;
     state.modules = PyObject_GetAttrString(sys.get(), "modules");
     state.numpy_matmul = PyObject_GetAttrString(state.numpy, "matmul");
+    const PyRef exceptions = PyRef::steal(PyImport_ImportModule("numpy.exceptions"));
+    state.axis_error = exceptions ? PyObject_GetAttrString(exceptions.get(), "AxisError") : nullptr;
+    state.ndarray_ufunc = PyObject_GetAttr(reinterpret_cast<PyObject *>(&PyArray_Type), state.name_array_ufunc);
+    if (state.axis_error == nullptr || state.ndarray_ufunc == nullptr) return false;
     const PyRef partial = PyRef::steal(PyObject_GetAttrString(functools.get(), "partial"));
     const PyRef errstate = PyRef::steal(PyObject_GetAttrString(state.numpy, "errstate"));
     const PyRef args = errstate ? PyRef::steal(PyTuple_Pack(1, errstate.get())) : PyRef();
@@ -51,6 +56,7 @@ bool add_names(ModuleState &state) noexcept {
         {&state.name_cai, "__cuda_array_interface__"},
         {&state.name_cuda_stream, "__cuda_stream__"},
         {&state.name_namespace, "__array_namespace__"},
+        {&state.name_array_ufunc, "__array_ufunc__"},
         {&state.name_shape, "shape"},
         {&state.name_strides, "strides"},
         {&state.name_typestr, "typestr"},
@@ -68,8 +74,8 @@ bool add_names(ModuleState &state) noexcept {
 }
 
 bool add_types(PyObject *module, ModuleState &state) noexcept {
-    return make_type_records(state) && add_element_types(module, state) && add_stream_types(module, state) &&
-           add_array_type(module, state) && offer_exchange(state);
+    return make_active_blocks(state) && make_type_records(state) && add_element_types(module, state) &&
+           add_stream_types(module, state) && add_array_type(module, state) && offer_exchange(state);
 }
 
 int execute(PyObject *module) {

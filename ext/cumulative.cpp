@@ -22,7 +22,8 @@ struct Given {
     PyObject *stream = nullptr;
 };
 
-bool find_axis(const char *function, const Operand &a, PyObject *given, int *axis) noexcept {
+bool find_axis(const ModuleState &state, const char *function, const Operand &a, PyObject *given,
+               int *axis) noexcept {
     const int ndim = a.view().immediate ? 0 : a.view().ndim;
     *axis = 0;
     int count = 0;
@@ -32,7 +33,7 @@ bool find_axis(const char *function, const Operand &a, PyObject *given, int *axi
     }
     if (given != nullptr) {
         int axes[kMaxDims];
-        if (!parse_axes(function, given, ndim, axes, &count)) return false;
+        if (!parse_axes(state, function, given, ndim, axes, &count)) return false;
         if (count == 1 && PyTuple_Check(given) == 0) {
             *axis = axes[0];
             return true;
@@ -45,13 +46,13 @@ bool find_axis(const char *function, const Operand &a, PyObject *given, int *axi
     return false;
 }
 
-// That of the table's sum and prod, or the one asked for, bool as int64. Integers are computed in 64 bits.
+// That of the table's sum and prod, or the one asked for. Integers and bools are computed in 64 bits.
 bool find_type(const ModuleState &state, const char *function, Op op, ElementType type, PyObject *dtype,
                ElementType *result, ElementType *compute) noexcept {
     *result = compute_type(op, type, type);
     if (dtype != nullptr && !parse_dtype(state, function, dtype, result)) return false;
     *compute = compute_type(op, *result, *result);
-    if (*result == ElementType::bool_) *result = *compute;
+    if (dtype == nullptr && *result == ElementType::bool_) *result = *compute;
     return true;
 }
 
@@ -63,7 +64,7 @@ TensorView part_of(const TensorView &view, int axis, std::int64_t begin, std::in
     return part;
 }
 
-Status fill(const Site &site, const TensorView &out, bool value) noexcept {
+Status fill(const Execution &where, const TensorView &out, bool value) noexcept {
     TensorView one;
     one.type = ElementType::uint8;
     one.immediate = true;
@@ -72,41 +73,53 @@ Status fill(const Site &site, const TensorView &out, bool value) noexcept {
     ElementwiseCall call;
     call.inputs[0] = &one;
     call.out = &out;
-    return site.on_device ? elementwise(call, site.stream) : elementwise_on_host(call);
+    return elementwise(call, where);
+}
+
+// As in NumPy: of bool, whether any element up to each holds (sum), or all do (prod). They are counted, and
+// multiplied, as bools.
+bool as_bools(ModuleState &state, const char *function, const Given &given, PyRef *bools) noexcept {
+    if (!is_given(given.dtype)) return true;
+    ElementType type;
+    if (!parse_dtype(state, function, given.dtype, &type)) return false;
+    if (type != ElementType::bool_) return true;
+    *bools = PyRef::steal(run_cast(state, function, given.object, type, nullptr, given_or_null(given.stream)));
+    return static_cast<bool>(*bools);
 }
 
 PyObject *run(ModuleState &state, Op op, const char *function, const Given &given) noexcept {
     const Request request{state, function, given_or_null(given.out), given_or_null(given.stream)};
     Backend backend;
     Reading reading;
-    if (!ensure_backend(state, function, &backend) || !consumer_of(request, &reading.consumer)) return nullptr;
+    if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
+    PyRef bools;
     Operand a;
-    if (!a.read({state, function, "a"}, given.object, reading)) return nullptr;
+    if (!as_bools(state, function, given, &bools) ||
+        !a.read({state, function, "a"}, bools ? bools.get() : given.object, reading))
+        return nullptr;
+    reading.ran_code = reading.ran_code || may_run_code(given.axis) || may_run_code(given.dtype);
     ScanCall call;
     call.op = op;
     ElementType type;
-    if (!find_axis(function, a, given_or_null(given.axis), &call.axis) ||
+    if (!find_axis(state, function, a, given_or_null(given.axis), &call.axis) ||
         !find_type(state, function, op, a.type(), given_or_null(given.dtype), &type, &call.compute))
         return nullptr;
     Shape shape(a.view().ndim, a.view().shape);
     if (given.include_initial != 0) ++shape.lengths[call.axis];
     Operand *const operands[] = {&a};
     Result result;
-    if (!result.prepare(request, shape, type, operands, 1, Overlap::none_allowed, reading) ||
-        !result.begin(request, operands, 1))
-        return nullptr;
+    if (!result.prepare(request, shape, type, operands, 1, Overlap::none_allowed, reading)) return nullptr;
 
     const std::int64_t first = given.include_initial != 0 ? 1 : 0;
     const TensorView initial = part_of(result.view(), call.axis, 0, first);
     const TensorView out = part_of(result.view(), call.axis, first, shape.lengths[call.axis] - first);
-    call.input = &a.view();
+    call.result = type;
+    call.inputs[0] = &a.view();
     call.out = &out;
-    const auto launch = [&] {
-        if (const Status status = fill(result.site(), initial, op == Op::prod); status != CUKERN_OK) return status;
-        return result.site().on_device ? scan(call, result.site().stream) : scan_on_host(call);
-    };
-    if (!result.compute(request, backend, launch)) return nullptr;
-    return result.end(request, operands, 1) ? result.finish(state) : nullptr;
+    return result.perform(request, backend, operands, 1, [&](const Execution &where) {
+        const Status status = fill(where, initial, op == Op::prod);
+        return status == CUKERN_OK ? scan(call, where) : status;
+    });
 }
 
 PyObject *parse_and_run(Op op, const char *function, const char *format, PyObject *module, PyObject *args,

@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "methods.h"
-
 #include "cukern/storage.h"
 
 namespace cukern::py {
@@ -28,26 +27,13 @@ PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
 }
 
 PyObject *device_enter(PyObject *self, PyObject *) {
-    ThreadStack &own = stack();
-    const ModuleState &state = state_of_type(self);
-    if (own.num_devices == kDeepest) {
-        PyErr_Format(PyExc_RuntimeError, "more than %d nested 'with' blocks of devices", kDeepest);
-        return nullptr;
-    }
-    Status status = current_device(&own.devices[own.num_devices]);
-    if (status == CUKERN_OK) status = set_current_device(device_of(self));
-    if (status != CUKERN_OK) return done(state, "Device", status);
-    ++own.num_devices;
+    if (!enter_block(state_of_type(self), self, &as_device(self)->blocks)) return nullptr;
     return PyRef::borrow(self).release();
 }
 
 PyObject *device_exit(PyObject *self, PyObject *) {
-    ThreadStack &own = stack();
-    if (own.num_devices == 0) {
-        PyErr_SetString(PyExc_RuntimeError, "no device is active on this thread");
-        return nullptr;
-    }
-    return done(state_of_type(self), "Device", set_current_device(own.devices[--own.num_devices]));
+    if (!leave_block(state_of_type(self), self, "device", &as_device(self)->blocks)) return nullptr;
+    Py_RETURN_NONE;
 }
 
 PyObject *device_synchronize_method(PyObject *self, PyObject *) {
@@ -77,11 +63,17 @@ PyObject *device_compare(PyObject *self, PyObject *other, int operation) {
     return PyBool_FromLong((device_of(self) == device_of(other)) == (operation == Py_EQ) ? 1 : 0);
 }
 
+PyObject *device_reduce(PyObject *self, PyObject *) {
+    return Py_BuildValue("O(i)", reinterpret_cast<PyObject *>(Py_TYPE(self)), device_of(self));
+}
+
 PyMethodDef kDeviceMethods[] = {
     {"synchronize", device_synchronize_method, METH_NOARGS,
      "synchronize()\n--\n\nWait on the host until everything on the device is done."},
-    {"__enter__", device_enter, METH_NOARGS, "Make the device the current one of this thread."},
-    {"__exit__", device_exit, METH_VARARGS, "Go back to the device before."},
+    {"__reduce__", device_reduce, METH_NOARGS, "Pickled by its number."},
+    {"__enter__", device_enter, METH_NOARGS,
+     "Make the device the one that new arrays in this context are made on."},
+    {"__exit__", device_exit, METH_VARARGS, "Leave the block: the next one out counts again."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -98,7 +90,10 @@ constexpr const char *kDeviceDoc =
     "Examples\n--------\n>>> import cukern\n>>> with cukern.Device(0):\n...     a = cukern.zeros(3)\n"
     ">>> a.device\nDevice(0)\n";
 
-void device_dealloc(PyObject *self) { free_object(self); }
+void device_dealloc(PyObject *self) {
+    forget_blocks(as_device(self)->blocks);
+    free_object(self);
+}
 
 PyType_Slot kDeviceSlots[] = {
     {Py_tp_doc, const_cast<char *>(kDeviceDoc)},

@@ -40,7 +40,8 @@ PyObject *sum_products(ModuleState &state, const char *function, const Pair &pai
     return run_cast(state, function, sum.get(), type, pair.out, pair.stream);
 }
 
-bool find_axis(const char *function, const Shape &a, const Shape &b, long *axis) noexcept {
+bool find_axis(const ModuleState &state, const char *function, const Shape &a, const Shape &b,
+               long *axis) noexcept {
     const int least = a.ndim < b.ndim ? a.ndim : b.ndim;
     if (least == 0) {
         PyErr_Format(PyExc_ValueError, "%s: an operand has no dimensions; both need at least one", function);
@@ -48,7 +49,7 @@ bool find_axis(const char *function, const Shape &a, const Shape &b, long *axis)
     }
     const long most = a.ndim == b.ndim ? least - 1 : -1;
     if (*axis < -least || *axis > most) {
-        PyErr_Format(PyExc_ValueError, "%s: axis is %ld; expected -%d to %ld%s", function, *axis, least, most,
+        PyErr_Format(state.axis_error, "%s: axis is %ld; expected -%d to %ld%s", function, *axis, least, most,
                      most < 0 ? ", counted from the end" : "");
         return false;
     }
@@ -74,7 +75,7 @@ PyObject *vecdot_function(PyObject *module, PyObject *args, PyObject *keywords) 
     Description a;
     Description b;
     if (!describe(state, "vecdot", "a", pair.a, &a) || !describe(state, "vecdot", "b", pair.b, &b) ||
-        !find_axis("vecdot", a.shape, b.shape, &axis))
+        !find_axis(state, "vecdot", a.shape, b.shape, &axis))
         return nullptr;
     PyRef conjugate;
     if (kind_of(a.type) == 'c') {
@@ -101,7 +102,7 @@ PyObject *dot_function(PyObject *module, PyObject *args, PyObject *keywords) {
         return run_elementwise(state, Op::multiply, pair.a, pair.b, pair.out, pair.stream);
     if (b.shape.ndim == 1) {
         long axis = -1;
-        if (!find_axis("dot", a.shape, b.shape, &axis)) return nullptr;
+        if (!find_axis(state, "dot", a.shape, b.shape, &axis)) return nullptr;
         return sum_products(state, "dot", pair, promote(a.type, b.type), axis);
     }
     const bool is_a = a.shape.ndim > 2;
@@ -110,7 +111,7 @@ PyObject *dot_function(PyObject *module, PyObject *args, PyObject *keywords) {
                      is_a ? a.shape.ndim : b.shape.ndim);
         return nullptr;
     }
-    return run_matmul(module, MatmulAlgorithm::automatic, pair.a, pair.b, pair.out, pair.stream);
+    return run_matmul(module, "dot", MatmulAlgorithm::automatic, pair.a, pair.b, pair.out, pair.stream);
 }
 
 }  // namespace

@@ -12,10 +12,10 @@ namespace {
 
 // sys.modules["ml_dtypes"].bfloat16, the scalar type; never imported for it. Null without an exception.
 PyRef ml_dtypes_bfloat16(const ModuleState &state) noexcept {
-    PyObject *module = PyDict_GetItemString(state.modules, "ml_dtypes");
-    if (module == nullptr) return {};
-    PyRef type = PyRef::steal(PyObject_GetAttrString(module, "bfloat16"));
-    if (!type) PyErr_Clear();
+    const PyRef module = PyRef::borrow(PyDict_GetItemString(state.modules, "ml_dtypes"));
+    if (!module) return {};
+    PyRef type = PyRef::steal(PyObject_GetAttrString(module.get(), "bfloat16"));
+    if (!type) PyErr_Clear();  // a module that is still being imported
     return type;
 }
 
@@ -25,6 +25,20 @@ PyObject *bfloat16_itemsize(PyObject *, void *) { return PyLong_FromLong(size_of
 PyObject *bfloat16_name(PyObject *, void *) { return PyUnicode_FromString(name_of(ElementType::bfloat16)); }
 PyObject *bfloat16_repr(PyObject *) { return PyUnicode_FromString("cukern.bfloat16"); }
 PyObject *bfloat16_reduce(PyObject *, PyObject *) { return PyUnicode_FromString("bfloat16"); }
+
+// As a str, and equal to the scalar type of ml_dtypes too. (ml_dtypes' dtype compares itself with the str.)
+PyObject *bfloat16_compare(PyObject *self, PyObject *other, int operation) {
+    const auto compare = reinterpret_cast<richcmpfunc>(PyType_GetSlot(&PyUnicode_Type, Py_tp_richcompare));
+    if (PyType_Check(other) == 0 || (operation != Py_EQ && operation != Py_NE))
+        return compare(self, other, operation);
+    const PyRef scalar = ml_dtypes_bfloat16(state_of_type(self));
+    if (!scalar || scalar.get() != other) Py_RETURN_NOTIMPLEMENTED;
+    return PyBool_FromLong(operation == Py_EQ ? 1 : 0);
+}
+
+Py_hash_t bfloat16_hash(PyObject *self) {
+    return reinterpret_cast<hashfunc>(PyType_GetSlot(&PyUnicode_Type, Py_tp_hash))(self);
+}
 
 PyGetSetDef kBfloat16Attributes[] = {
     {"itemsize", bfloat16_itemsize, nullptr, "Bytes of an element: 2.", nullptr},
@@ -43,6 +57,8 @@ constexpr const char *kBfloat16Doc =
 PyType_Slot kBfloat16Slots[] = {
     {Py_tp_doc, const_cast<char *>(kBfloat16Doc)},
     {Py_tp_repr, reinterpret_cast<void *>(bfloat16_repr)},
+    {Py_tp_richcompare, reinterpret_cast<void *>(bfloat16_compare)},
+    {Py_tp_hash, reinterpret_cast<void *>(bfloat16_hash)},
     {Py_tp_getset, kBfloat16Attributes},
     {Py_tp_methods, kBfloat16Methods},
     {0, nullptr},
@@ -144,8 +160,7 @@ PyRef numpy_dtype(const ModuleState &state, ElementType type) noexcept {
 }
 
 PyRef dtype_of(const ModuleState &state, ElementType type) noexcept {
-    PyRef dtype = numpy_dtype(state, type);
-    return dtype ? std::move(dtype) : PyRef::borrow(state.bfloat16);
+    return type == ElementType::bfloat16 ? PyRef::borrow(state.bfloat16) : numpy_dtype(state, type);
 }
 
 bool parse_dtype(const ModuleState &state, const char *function, PyObject *object, ElementType *type) noexcept {

@@ -24,7 +24,8 @@ Format element_type_of(const char *format, Py_ssize_t item_size, ElementType *ty
 // numpy.dtype, of which NumPy has one for every type but bfloat16: that one's is ml_dtypes' where it has been
 // imported; else null without an exception.
 PyRef numpy_dtype(const ModuleState &state, ElementType type) noexcept;
-// What `Array.dtype` is: the same, or cukern.bfloat16.
+// What `Array.dtype` is: the same, but always cukern.bfloat16 for that one, so that it is one object with one hash
+// whether or not ml_dtypes has been imported.
 PyRef dtype_of(const ModuleState &state, ElementType type) noexcept;
 // Reads a `dtype` argument: whatever NumPy takes, "bfloat16", cukern.bfloat16, ml_dtypes' bfloat16. TypeError for
 // what is not one of ours.

@@ -82,7 +82,7 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
     const Request request{state, function, out, given_stream};
     Backend backend;
     Reading reading;
-    if (!ensure_backend(state, function, &backend) || !consumer_of(request, &reading.consumer)) return nullptr;
+    if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
 
     Operand a;
     Operand b;
@@ -95,7 +95,11 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
     const ElementType compute =
         is_comparison(op) ? comparison_type(types, a, b) : compute_type(op, types.a, types.b);
     if (cast == nullptr && !check_type(op, types, compute)) return nullptr;
-    if (!resolve(op, types, compute, a) || (count > 1 && !resolve(op, types, compute, b))) return nullptr;
+    if (is_comparison(op) && a.weak() == Weak::integer && b.weak() == Weak::integer) {
+        if (!a.resolve_compared(b)) return nullptr;
+    } else if (!resolve(op, types, compute, a) || (count > 1 && !resolve(op, types, compute, b))) {
+        return nullptr;
+    }
     Shape shape(a.view().ndim, a.view().shape);
     if (count > 1 && !broadcast_onto(function, a, b, &shape)) return nullptr;
     Operand *const operands[] = {&a, &b};
@@ -103,7 +107,6 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
     if (!result.prepare(request, shape, cast != nullptr ? *cast : result_type(op, compute), operands, count,
                         Overlap::same_allowed, reading))
         return nullptr;
-    if (!result.begin(request, operands, count)) return nullptr;
 
     ElementwiseCall call;
     call.op = op;
@@ -111,11 +114,8 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
     call.inputs[0] = &a.view();
     call.inputs[1] = count > 1 ? &b.view() : nullptr;
     call.out = &result.view();
-    const auto launch = [&] {
-        return result.site().on_device ? elementwise(call, result.site().stream) : elementwise_on_host(call);
-    };
-    if (!result.compute(request, backend, launch)) return nullptr;
-    return result.end(request, operands, count) ? result.finish(state) : nullptr;
+    return result.perform(request, backend, operands, count,
+                          [&](const Execution &where) { return elementwise(call, where); });
 }
 
 }  // namespace
@@ -127,7 +127,10 @@ PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *
 
 PyObject *run_cast(ModuleState &state, const char *function, PyObject *object, ElementType type, PyObject *out,
                    PyObject *given_stream) noexcept {
-    return run(state, function, Op::positive, object, nullptr, &type, out, given_stream);
+    PyRef result = PyRef::steal(run(state, function, Op::positive, object, nullptr, &type, nullptr, given_stream));
+    if (!result || out == nullptr) return result.release();
+    // `out` may have another type: it takes the values that `type` has made of them.
+    return run(state, function, Op::positive, result.get(), nullptr, &type, out, given_stream);
 }
 
 namespace {

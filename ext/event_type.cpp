@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "methods.h"
+#include "with_blocks.h"
 
 #include "cukern/storage.h"
 
@@ -46,15 +47,15 @@ PyObject *event_record_method(PyObject *self, PyObject *args) {
     if (PyArg_ParseTuple(args, "|O:record", &object) == 0) return nullptr;
     const ModuleState &state = state_of_type(self);
     EventObject *event = as_event(self);
-    StreamRef stream;
+    HeldStream stream;
     if (object != nullptr && Py_IsNone(object) == 0) {
         if (!parse_stream(state, "record", object, event->event.device, &stream)) return nullptr;
-    } else if (!active_stream(&stream)) {
-        stream.device = event->event.device;
+    } else if (!stream_on(state, "record", nullptr, event->event.device, &stream)) {
+        return nullptr;
     }
-    if (stream.device != event->event.device) {
-        PyErr_Format(PyExc_ValueError, "record: the stream is of device %d, the event of device %d", stream.device,
-                     event->event.device);
+    if (stream->device != event->event.device) {
+        PyErr_Format(PyExc_ValueError, "record: the stream is of device %d, the event of device %d",
+                     stream->device, event->event.device);
         return nullptr;
     }
     const Status status = event_record(event->event, stream);

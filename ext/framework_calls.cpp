@@ -54,7 +54,7 @@ bool ask_device(const Place &place, PyObject *object, dlpack::Device *device) no
         const PyRef number = PyRef::steal(PyNumber_Index(PyTuple_GetItem(pair.get(), i)));
         numbers[i] = number ? PyLong_AsLong(number.get()) : Limits::max() + 1L;
         if (PyErr_Occurred() == nullptr) continue;
-        PyErr_Clear();
+        if (!clear_absence()) return false;
         numbers[i] = Limits::max() + 1L;
     }
     for (const long number : numbers) {
@@ -139,7 +139,7 @@ PyRef convert_like(const ModuleState &state, PyObject *like, PyObject *array) no
         space = PyRef::steal(PyObject_CallFunctionObjArgs(method.get(), nullptr));
         if (!space) return {};
     } else {  // the package that the type comes from
-        PyErr_Clear();
+        if (!clear_absence()) return {};
         const PyRef module =
             PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject *>(Py_TYPE(like)), "__module__"));
         const PyRef parts =
@@ -151,10 +151,13 @@ PyRef convert_like(const ModuleState &state, PyObject *like, PyObject *array) no
     const PyRef from_dlpack =
         space ? PyRef::steal(PyObject_GetAttr(space.get(), state.name_from_dlpack)) : PyRef();
     if (!from_dlpack) {
-        PyErr_Clear();
+        if (!clear_absence()) return {};
         return PyRef::borrow(array);  // no such function: the array itself is the result
     }
-    return PyRef::steal(PyObject_CallFunctionObjArgs(from_dlpack.get(), array, nullptr));
+    PyRef result = PyRef::steal(PyObject_CallFunctionObjArgs(from_dlpack.get(), array, nullptr));
+    if (result || PyArray_Check(array) == 0 || PyErr_ExceptionMatches(PyExc_BufferError) == 0) return result;
+    PyErr_Clear();  // an element type that NumPy does not export, such as ml_dtypes' bfloat16: by a copy
+    return PyRef::steal(PyObject_CallMethod(space.get(), "asarray", "O", array));
 }
 
 }  // namespace cukern::py

@@ -12,6 +12,7 @@
 
 #include "element_types.h"
 #include "errors.h"
+#include "lending.h"
 #include "shapes.h"
 
 namespace cukern::py {
@@ -62,8 +63,8 @@ bool check_torch(const Place &place, const TypeRecord &record, PyObject *object,
             PyObject *torch = PyDict_GetItemString(place.state.modules, "torch");
             const PyRef enabled =
                 torch != nullptr ? PyRef::steal(PyObject_CallMethod(torch, "is_grad_enabled", nullptr)) : PyRef();
-            if (!enabled) PyErr_Clear();
-            if (!enabled || PyObject_IsTrue(enabled.get()) != 0)
+            if (!enabled && !clear_absence()) return false;
+            if (!enabled || Py_IsTrue(enabled.get()) != 0)
                 return refuse(place,
                               "requires gradients, which cukern does not record; pass x.detach(), or call under "
                               "torch.no_grad()");
@@ -144,7 +145,26 @@ bool read_by_exchange(const Place &place, const TypeRecord &record, PyObject *ob
     return true;
 }
 
-bool read_by_dlpack(const Place &place, PyObject *object, const StreamRef &consumer,
+// JAX exports no bfloat16 from the CPU by DLPack; its __array__ is a view of ml_dtypes' element type.
+bool read_by_array(const Place &place, PyObject *object, ForeignArray *array) noexcept {
+    PyRef view = PyRef::steal(PyObject_CallMethod(object, "__array__", nullptr));
+    if (!view) return false;
+    if (!PyArray_Check(view.get()) || PyArray_NDIM(as_array(view)) > kMaxDims ||
+        !element_type_of(place.state, PyArray_DESCR(as_array(view)), &array->type))
+        return refuse(place, "cannot be read by __dlpack__, nor by __array__");
+    PyArrayObject *own = as_array(view);
+    array->data = PyArray_DATA(own);
+    array->device = {dlpack::kCPU, 0};
+    array->ndim = PyArray_NDIM(own);
+    for (int i = 0; i < array->ndim; ++i) {
+        array->shape[i] = PyArray_DIM(own, i);
+        array->strides[i] = PyArray_STRIDE(own, i);
+    }
+    array->keeper = std::move(view);
+    return true;
+}
+
+bool read_by_dlpack(const Place &place, const TypeRecord &record, PyObject *object, const StreamRef &consumer,
                     ForeignArray *array) noexcept {
     dlpack::Device where{};
     Location location;
@@ -157,7 +177,11 @@ bool read_by_dlpack(const Place &place, PyObject *object, const StreamRef &consu
     }
     const PyRef capsule =
         call_dlpack(place.state, object, takes_stream(where) ? &ready : nullptr, Py_None, nullptr);
-    if (!capsule || !read_capsule(place, capsule.get(), array)) return false;
+    if (!capsule && record.is_jax && !on_device && PyErr_ExceptionMatches(PyExc_BufferError) != 0) {
+        PyErr_Clear();
+        return read_by_array(place, object, array);
+    }
+    if (!capsule || !read_capsule(place, capsule.get(), CapsuleUse::operand, array)) return false;
     array->has_producer = on_device;
     array->producer = ready;
     return true;
@@ -166,8 +190,7 @@ bool read_by_dlpack(const Place &place, PyObject *object, const StreamRef &consu
 // --- __cuda_array_interface__ ---
 
 bool bad_interface(const Place &place, const char *what) noexcept {
-    if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
-    PyErr_Clear();
+    if (!clear_absence()) return false;
     PyErr_Format(PyExc_TypeError, "%s: %s has a __cuda_array_interface__ whose %s cannot be read", place.function,
                  place.argument, what);
     return false;
@@ -203,15 +226,37 @@ bool read_typestr(const Place &place, PyObject *typestr, ElementType *type) noex
     return false;
 }
 
-// CuPy's interface calls bfloat16 two bytes of unknown meaning; its dtype is that of ml_dtypes.
-bool is_bfloat16(const ModuleState &state, PyObject *typestr, PyObject *object, ElementType *type) noexcept {
+// CuPy's interface calls bfloat16 two bytes of unknown meaning; its dtype is that of ml_dtypes. False with an
+// exception set.
+bool find_bfloat16(const ModuleState &state, PyObject *typestr, PyObject *object, ElementType *type,
+                   bool *found) noexcept {
     if (typestr == nullptr || !PyUnicode_Check(typestr) || PyUnicode_CompareWithASCIIString(typestr, "<V2") != 0)
-        return false;
+        return true;
     const PyRef dtype = PyRef::steal(PyObject_GetAttrString(object, "dtype"));
-    if (!dtype) PyErr_Clear();
-    return dtype && PyArray_DescrCheck(dtype.get()) &&
-           element_type_of(state, reinterpret_cast<PyArray_Descr *>(dtype.get()), type);
+    if (!dtype) return clear_absence();
+    *found = PyArray_DescrCheck(dtype.get()) &&
+             element_type_of(state, reinterpret_cast<PyArray_Descr *>(dtype.get()), type);
+    return true;
 }
+
+// The items of the interface, owned: an __index__ of one of them may change the dict.
+struct InterfaceItems {
+    PyRef shape;
+    PyRef strides;
+    PyRef data;
+    PyRef mask;
+    PyRef typestr;
+    PyRef stream;
+
+    bool take(const ModuleState &state, PyObject *interface) noexcept {
+        const auto get = [&](PyObject *name, PyRef *item) {
+            *item = PyRef::borrow(PyDict_GetItemWithError(interface, name));
+            return *item || PyErr_Occurred() == nullptr;
+        };
+        return get(state.name_shape, &shape) && get(state.name_strides, &strides) && get(state.name_data, &data) &&
+               get(state.name_mask, &mask) && get(state.name_typestr, &typestr) && get(state.name_stream, &stream);
+    }
+};
 
 bool read_interface_stream(const Place &place, PyObject *stream, const TypeRecord &record,
                            ForeignArray *array) noexcept {
@@ -225,7 +270,9 @@ bool read_interface_stream(const Place &place, PyObject *stream, const TypeRecor
                      place.function, place.argument);
         return false;
     }
-    const Status status = stream_ref(handle, array->device.id, &array->producer);
+    StreamRef producer;
+    const Status status = stream_ref(handle, array->device.id, &producer);
+    array->producer = producer;
     if (status != CUKERN_OK) {
         raise_status(place.state, place.function, status);
         return false;
@@ -244,15 +291,16 @@ bool read_by_interface(const Place &place, const TypeRecord &record, PyObject *o
     if (active_backend(&backend) == CUKERN_OK && backend == Backend::host)
         return refuse(place, "is in a GPU's memory, and cukern uses its host back-end here");
     if (PyDict_Check(interface.get()) == 0) return bad_interface(place, "value, which is no dict,");
-    PyObject *shape = PyDict_GetItem(interface.get(), state.name_shape);
-    PyObject *strides = PyDict_GetItem(interface.get(), state.name_strides);
-    PyObject *data = PyDict_GetItem(interface.get(), state.name_data);
-    PyObject *mask = PyDict_GetItem(interface.get(), state.name_mask);
-    if (mask != nullptr && Py_IsNone(mask) == 0) return refuse(place, "is masked, which is not supported");
-    PyObject *typestr = PyDict_GetItem(interface.get(), state.name_typestr);
-    if (!(record.is_cupy && is_bfloat16(state, typestr, object, &array->type)) &&
-        !read_typestr(place, typestr, &array->type))
-        return false;
+    InterfaceItems items;
+    if (!items.take(state, interface.get())) return bad_interface(place, "items");
+    PyObject *const shape = items.shape.get();
+    PyObject *const strides = items.strides.get();
+    PyObject *const data = items.data.get();
+    PyObject *const typestr = items.typestr.get();
+    if (items.mask && Py_IsNone(items.mask.get()) == 0) return refuse(place, "is masked, which is not supported");
+    bool is_known = false;
+    if (record.is_cupy && !find_bfloat16(state, typestr, object, &array->type, &is_known)) return false;
+    if (!is_known && !read_typestr(place, typestr, &array->type)) return false;
     if (shape == nullptr || PyTuple_Check(shape) == 0 || PyTuple_Size(shape) > kMaxDims)
         return bad_interface(place, "shape");
     array->ndim = static_cast<int>(PyTuple_Size(shape));
@@ -273,7 +321,9 @@ bool read_by_interface(const Place &place, const TypeRecord &record, PyObject *o
         return bad_interface(place, "data");
     array->data = PyLong_AsVoidPtr(PyTuple_GetItem(data, 0));
     if (array->data == nullptr && PyErr_Occurred() != nullptr) return bad_interface(place, "data");
-    array->read_only = PyObject_IsTrue(PyTuple_GetItem(data, 1)) != 0;
+    const int read_only = PyObject_IsTrue(PyTuple_GetItem(data, 1));
+    if (read_only < 0) return bad_interface(place, "data");
+    array->read_only = read_only != 0;
     array->device = {dlpack::kCUDA, 0};
     bool empty = false;
     for (int i = 0; i < array->ndim; ++i) empty = empty || array->shape[i] == 0;
@@ -295,7 +345,7 @@ bool read_by_interface(const Place &place, const TypeRecord &record, PyObject *o
         if (where.kind == MemoryKind::managed) array->device.type = dlpack::kCUDAManaged;
         if (where.kind == MemoryKind::pinned) array->device.type = dlpack::kCUDAHost;
     }
-    return read_interface_stream(place, PyDict_GetItem(interface.get(), state.name_stream), record, array);
+    return read_interface_stream(place, items.stream.get(), record, array);
 }
 
 }  // namespace
@@ -318,6 +368,8 @@ bool read_tensor(const Place &place, const dlpack::Tensor &tensor, ForeignArray 
                      all_element_types());
         return false;
     }
+    if (tensor.ndim > 0 && tensor.shape == nullptr)
+        return refuse(place, "is a DLPack tensor of some dimensions without a shape");
     array->device = tensor.device;
     array->ndim = tensor.ndim;
     const std::int64_t size = size_of(array->type);
@@ -343,6 +395,23 @@ bool read_tensor(const Place &place, const dlpack::Tensor &tensor, ForeignArray 
     return true;
 }
 
+bool check_memory(const Place &place, const ForeignArray &array, std::int64_t *bytes) noexcept {
+    const int size = size_of(array.type);
+    const auto address = reinterpret_cast<std::uintptr_t>(array.data);
+    bool aligned = address % static_cast<std::uintptr_t>(alignment_of(array.type)) == 0;
+    for (int i = 0; i < array.ndim; ++i)
+        if (array.shape[i] > 1 && array.strides[i] % size != 0) aligned = false;
+    if (!aligned) {
+        PyErr_Format(PyExc_BufferError, "%s: %s is not aligned to its elements of %d bytes", place.function,
+                     place.argument, size);
+        return false;
+    }
+    if (checked_bytes(array.shape, array.ndim, size, bytes)) return true;
+    PyErr_Format(PyExc_ValueError, "%s: %s has a negative length, or more elements than memory can hold",
+                 place.function, place.argument);
+    return false;
+}
+
 bool check_foreign(const Place &place, const TypeRecord &record, PyObject *object,
                    const ForeignArray &array) noexcept {
     return record.api == nullptr || check_torch(place, record, object, array);
@@ -354,7 +423,7 @@ bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object
         case Protocol::exchange: return read_by_exchange(place, record, object, reading, writes, array);
         case Protocol::cuda: return read_by_interface(place, record, object, array);
         case Protocol::dlpack:
-            if (!read_by_dlpack(place, object, reading.consumer, array)) return false;
+            if (!read_by_dlpack(place, record, object, reading.consumer, array)) return false;
             array->read_only = array->read_only || record.is_jax;
             return true;
         case Protocol::other: break;
@@ -363,7 +432,30 @@ bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object
     return false;
 }
 
-bool read_capsule(const Place &place, PyObject *capsule, ForeignArray *array) noexcept {
+namespace {
+
+// Takes over a capsule's tensor after all checks: until then the capsule stays as it was, and its owner deletes
+// it.
+template <typename Managed>
+bool take_capsule(const Place &place, PyObject *capsule, const char *used_name, CapsuleUse use, Managed *managed,
+                  ForeignArray *array) noexcept {
+    std::int64_t bytes = 0;
+    Location location;
+    if (!read_tensor(place, managed->tensor, array)) return false;
+    if (use == CapsuleUse::array &&
+        (!locate(place, array->device, &location) || !check_memory(place, *array, &bytes)))
+        return false;
+    PyRef keeper = PyRef::steal(PyCapsule_New(managed, nullptr, nullptr));
+    if (!keeper || PyCapsule_SetName(capsule, used_name) != 0) return false;
+    PyCapsule_SetDestructor(keeper.get(), delete_managed<Managed>);
+    array->keeper = std::move(keeper);
+    array->own = lender_of(*managed);
+    return true;
+}
+
+}  // namespace
+
+bool read_capsule(const Place &place, PyObject *capsule, CapsuleUse use, ForeignArray *array) noexcept {
     if (PyCapsule_IsValid(capsule, dlpack::kVersionedName) != 0) {
         auto *managed =
             static_cast<dlpack::ManagedTensorVersioned *>(PyCapsule_GetPointer(capsule, dlpack::kVersionedName));
@@ -372,22 +464,13 @@ bool read_capsule(const Place &place, PyObject *capsule, ForeignArray *array) no
                          place.function, place.argument, managed->version.major, managed->version.minor);
             return false;
         }
-        // Everything that can fail comes before the capsule is marked as used.
-        PyRef keeper = PyRef::steal(PyCapsule_New(managed, nullptr, nullptr));
-        if (!keeper || PyCapsule_SetName(capsule, dlpack::kVersionedUsedName) != 0) return false;
-        PyCapsule_SetDestructor(keeper.get(), delete_managed<dlpack::ManagedTensorVersioned>);
-        array->keeper = std::move(keeper);
         array->read_only = (managed->flags & dlpack::kReadOnly) != 0;
         array->is_copy = (managed->flags & dlpack::kIsCopied) != 0;
-        return read_tensor(place, managed->tensor, array);
+        return take_capsule(place, capsule, dlpack::kVersionedUsedName, use, managed, array);
     }
     if (PyCapsule_IsValid(capsule, dlpack::kLegacyName) != 0) {
         auto *managed = static_cast<dlpack::ManagedTensor *>(PyCapsule_GetPointer(capsule, dlpack::kLegacyName));
-        PyRef keeper = PyRef::steal(PyCapsule_New(managed, nullptr, nullptr));
-        if (!keeper || PyCapsule_SetName(capsule, dlpack::kLegacyUsedName) != 0) return false;
-        PyCapsule_SetDestructor(keeper.get(), delete_managed<dlpack::ManagedTensor>);
-        array->keeper = std::move(keeper);
-        return read_tensor(place, managed->tensor, array);
+        return take_capsule(place, capsule, dlpack::kLegacyUsedName, use, managed, array);
     }
     const bool used = PyCapsule_IsValid(capsule, dlpack::kLegacyUsedName) != 0 ||
                       PyCapsule_IsValid(capsule, dlpack::kVersionedUsedName) != 0;

@@ -3,6 +3,7 @@
 
 #include "access.h"
 #include "dlpack.h"
+#include "with_blocks.h"
 
 namespace cukern::py {
 
@@ -28,9 +29,11 @@ struct Getter {
     void *closure = nullptr;
 };
 
-// What is known of a type that is not one of ours or NumPy's. It is looked up once a type.
+// What is known of a type that is not one of ours or NumPy's. It is looked up once for a type that has a protocol.
+// That a type has none is only kept where it cannot gain one later (an immutable type such as bytearray).
 struct TypeRecord {
-    PyObject *type = nullptr;  // owned, so that no other type comes to lie at its address
+    PyObject *type = nullptr;  // borrowed, for comparison alone: valid while `weak` refers to it
+    PyObject *weak = nullptr;  // owned: a weak reference to the type
     Protocol protocol = Protocol::other;
     bool is_cupy = false;
     const dlpack::ExchangeAPI *api = nullptr;
@@ -38,18 +41,36 @@ struct TypeRecord {
     Question is_neg;
     Question is_conj;
     bool is_torch = false;
-    bool is_jax = false;  // its arrays are immutable, which its capsules do not say
+    bool is_jax = false;             // its arrays are immutable, which its capsules do not say
+    bool has_own_operators = false;  // by __array_ufunc__ = None (NEP 13)
 };
 
 // What is known already of an object's type, where it is another library's array: the common case of them. Else
 // null.
 const TypeRecord *known_foreign(const ModuleState &state, PyObject *object) noexcept;
 
-// What runs code may replace a record: keep a copy.
-const TypeRecord &record_of(ModuleState &state, PyObject *object) noexcept;
-// A copy of that; where the type has no protocol, with that of a __cuda_array_interface__ which was set on the
-// object.
-TypeRecord find_record(ModuleState &state, PyObject *object) noexcept;
+// A record as a call uses it: code that runs meanwhile may replace the one that is kept.
+class HeldRecord {
+public:
+    HeldRecord() noexcept = default;
+    explicit HeldRecord(const TypeRecord &record) noexcept
+        : record_(record),
+          is_neg_(PyRef::borrow(record.is_neg.method)),
+          is_conj_(PyRef::borrow(record.is_conj.method)) {}
+    TypeRecord *operator->() noexcept { return &record_; }
+    const TypeRecord *operator->() const noexcept { return &record_; }
+    const TypeRecord &operator*() const noexcept { return record_; }
+
+private:
+    TypeRecord record_;
+    PyRef is_neg_;
+    PyRef is_conj_;
+};
+
+// False with an exception set, such as KeyboardInterrupt, that a look-up on the type has raised.
+bool record_of(ModuleState &state, PyObject *object, HeldRecord *record) noexcept;
+// The same; where the type has no protocol, with that of a __cuda_array_interface__ which was set on the object.
+bool find_record(ModuleState &state, PyObject *object, HeldRecord *record) noexcept;
 bool make_type_records(ModuleState &state) noexcept;
 void clear_type_records(ModuleState &state) noexcept;
 int visit_type_records(ModuleState &state, visitproc visit, void *arg) noexcept;
@@ -72,16 +93,18 @@ struct ForeignArray {
     bool read_only = false;
     bool is_copy = false;       // made for this call: nobody else has it
     bool has_producer = false;  // work on it is ordered on `producer`
-    StreamRef producer;
+    HeldStream producer;
     bool reused_in_order = false;  // its library reuses memory in the order of `producer`
     PyRef keeper;                  // owns what the pointers need, or null
+    PyObject *own = nullptr;       // the Array that a capsule of ours lends: borrowed from the keeper
 
     ForeignArray() noexcept {}  // NOLINT(modernize-use-equals-default): shape and strides stay uninitialised
 };
 
 // What one call reads its arrays with.
 struct Reading {
-    StreamRef consumer;  // that a producer without a stream of its own is asked to be ready for
+    HeldStream consumer;  // that a producer without a stream of its own is asked to be ready for
+    HeldStream earlier;   // that operands have been asked for, while `consumer` is that of the result
     // Of the last array by the exchange API on a device: the stream that its library uses there.
     const dlpack::ExchangeAPI *api = nullptr;
     dlpack::Device device{};
@@ -89,12 +112,18 @@ struct Reading {
     // Of the last array: where memory of its device is.
     dlpack::Device located{};
     Location location;
+    // Python code may have run since the first operand was read: see Operand::check_unchanged.
+    bool ran_code = false;
 };
 
 // Raises TypeError: "function: argument <what>". False.
 bool refuse(const Place &place, const char *what) noexcept;
 
 bool read_tensor(const Place &place, const dlpack::Tensor &tensor, ForeignArray *array) noexcept;
+
+// Whether an Array can be over the memory: BufferError where it is not aligned to its elements, ValueError where
+// the shape is none. `bytes`: of all elements.
+bool check_memory(const Place &place, const ForeignArray &array, std::int64_t *bytes) noexcept;
 
 // Reads an array by its type's protocol.
 bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, Reading &reading, bool writes,
@@ -109,8 +138,11 @@ inline bool takes_stream(const dlpack::Device &device) noexcept {
     return device.type == dlpack::kCUDA || device.type == dlpack::kCUDAManaged;
 }
 
-// Takes over a capsule of either kind, which must not have been used. The array's keeper calls its deleter.
-bool read_capsule(const Place &place, PyObject *capsule, ForeignArray *array) noexcept;
+// Takes over a capsule of either kind, which must not have been used. The array's keeper calls its deleter. A
+// capsule that is refused stays unused. What becomes an Array is checked as one; an operand may be copied to be
+// aligned.
+enum class CapsuleUse : std::int8_t { operand, array };
+bool read_capsule(const Place &place, PyObject *capsule, CapsuleUse use, ForeignArray *array) noexcept;
 
 // What __dlpack_device__ says; TypeError where there is none, or no pair.
 bool ask_device(const Place &place, PyObject *object, dlpack::Device *device) noexcept;

@@ -10,6 +10,13 @@ namespace cukern::py {
 // what the array names as its base, or null.
 PyRef adopt_array(const Place &place, const ForeignArray &foreign, PyObject *keeper, PyObject *base) noexcept;
 
+// Another library's array as an Array that shares its memory, which a device reaches. `stream` may be null.
+PyRef shared_array(const ModuleState &state, const char *function, PyObject *object, PyObject *stream) noexcept;
+
+// The Array that lends a tensor with this deleter, or null where the tensor is not one of ours.
+PyObject *lender_of(const dlpack::ManagedTensorVersioned &managed) noexcept;
+PyObject *lender_of(const dlpack::ManagedTensor &managed) noexcept;
+
 // Sets DLPack's C exchange API on the type Array; withdrawn when the module goes.
 bool offer_exchange(ModuleState &state) noexcept;
 void withdraw_exchange(const ModuleState &state) noexcept;

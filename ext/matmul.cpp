@@ -90,7 +90,7 @@ Status copy_result(const TensorView &from, const TensorView &to) noexcept {
     copy.inputs[0] = &from;
     copy.out = &to;
     const GilRelease released;
-    return elementwise_on_host(copy);
+    return elementwise(copy, Execution{});
 }
 
 // NumPy's product is quick only into an output of its own type in C order; any other is filled from a temporary.
@@ -117,15 +117,13 @@ bool product_on_host(PyObject *module, const char *function, const Operand &a, c
 
 }  // namespace
 
-PyObject *run_matmul(PyObject *module, MatmulAlgorithm algorithm, PyObject *first, PyObject *second, PyObject *out,
-                     PyObject *given_stream) noexcept {
-    const char *const function = function_name(algorithm);
+PyObject *run_matmul(PyObject *module, const char *function, MatmulAlgorithm algorithm, PyObject *first,
+                     PyObject *second, PyObject *out, PyObject *given_stream) noexcept {
     const ModuleState &state = state_of(module);
     const Request request{state, function, out, given_stream};
     Backend backend;
     Reading reading;
-    if (!ensure_backend(state_of(module), function, &backend) || !consumer_of(request, &reading.consumer))
-        return nullptr;
+    if (!ensure_backend(state_of(module), function, &backend) || !consumer_of(request, reading)) return nullptr;
 
     Operand a;
     Operand b;
@@ -146,11 +144,9 @@ PyObject *run_matmul(PyObject *module, MatmulAlgorithm algorithm, PyObject *firs
     Operand *const operands[] = {&a, &b};
     Result result;
     if (!result.prepare(request, shape, type, operands, 2, Overlap::none_allowed, reading)) return nullptr;
-    if (!result.begin(request, operands, 2)) return nullptr;
-    if (backend == Backend::host && algorithm != MatmulAlgorithm::tiled) {
-        if (!product_on_host(module, function, a, b, shape, type, result)) return nullptr;
-        return result.end(request, operands, 2) ? result.finish(state) : nullptr;
-    }
+    if (backend == Backend::host && algorithm != MatmulAlgorithm::tiled)
+        return result.perform_in_python(
+            request, operands, 2, [&] { return product_on_host(module, function, a, b, shape, type, result); });
 
     const TensorView x = as_rows(a.view(), true);
     const TensorView y = as_rows(b.view(), false);
@@ -158,16 +154,13 @@ PyObject *run_matmul(PyObject *module, MatmulAlgorithm algorithm, PyObject *firs
     MatmulCall call;
     call.algorithm = algorithm;
     call.compute = type;
-    call.a = &x;
-    call.b = &y;
+    call.inputs[0] = &x;
+    call.inputs[1] = &y;
     call.out = &z;
     if (algorithm == MatmulAlgorithm::cublas || (algorithm == MatmulAlgorithm::automatic && prefers_cublas(call)))
         if (!seek_cublas(module)) return nullptr;
-    const auto launch = [&] {
-        return result.site().on_device ? matmul(call, result.site().stream) : matmul_on_host(call);
-    };
-    if (!result.compute(request, backend, launch)) return nullptr;
-    return result.end(request, operands, 2) ? result.finish(state) : nullptr;
+    return result.perform(request, backend, operands, 2,
+                          [&](const Execution &where) { return matmul(call, where); });
 }
 
 namespace {
@@ -175,9 +168,9 @@ namespace {
 PyObject *call_matmul(MatmulAlgorithm algorithm, PyObject *module, PyObject *const *values, Py_ssize_t count,
                       PyObject *names) noexcept {
     Arguments arguments;
-    if (!parse_arguments(state_of(module), function_name(algorithm), 2, values, count, names, &arguments))
-        return nullptr;
-    return run_matmul(module, algorithm, arguments.positional[0], arguments.positional[1], arguments.out,
+    const char *const function = function_name(algorithm);
+    if (!parse_arguments(state_of(module), function, 2, values, count, names, &arguments)) return nullptr;
+    return run_matmul(module, function, algorithm, arguments.positional[0], arguments.positional[1], arguments.out,
                       arguments.stream);
 }
 

@@ -55,8 +55,9 @@ struct ReductionOptions {
     PyObject *stream = nullptr;
 };
 PyObject *run_reduction(ModuleState &state, Op op, PyObject *object, const ReductionOptions &given) noexcept;
-PyObject *run_matmul(PyObject *module, MatmulAlgorithm algorithm, PyObject *first, PyObject *second, PyObject *out,
-                     PyObject *given_stream) noexcept;
+// `function` is for messages.
+PyObject *run_matmul(PyObject *module, const char *function, MatmulAlgorithm algorithm, PyObject *first,
+                     PyObject *second, PyObject *out, PyObject *given_stream) noexcept;
 
 // The rows of the table of operations as a tuple of dicts, for stubs, tests and benchmarks.
 PyObject *make_table() noexcept;

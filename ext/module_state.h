@@ -22,6 +22,10 @@ namespace cukern::py {
     X(quiet)            /* makes numpy.errstate(all="ignore") */          \
     X(restore)          /* _cukern._restore, which pickles name */        \
     X(exchange_capsule) /* cukern.Array's DLPack exchange API */          \
+    X(get_blocks)       /* reads the context variable of `with` blocks */ \
+    X(set_blocks)       /* sets it: see with_blocks.h */                  \
+    X(set_probe)        /* gives a token of the current context */        \
+    X(reset_probe)      /* takes it back, in that context alone */        \
     X(name_out)         /* interned names */                              \
     X(name_stream)                                                        \
     X(name_exchange)      /* __dlpack_c_exchange_api__ */                 \
@@ -30,6 +34,9 @@ namespace cukern::py {
     X(name_cai)           /* __cuda_array_interface__ */                  \
     X(name_cuda_stream)   /* __cuda_stream__ */                           \
     X(name_namespace)     /* __array_namespace__ */                       \
+    X(name_array_ufunc)   /* __array_ufunc__ */                           \
+    X(ndarray_ufunc)      /* numpy.ndarray.__array_ufunc__ */             \
+    X(axis_error)         /* numpy.exceptions.AxisError */                \
     X(name_shape)                                                         \
     X(name_strides)                                                       \
     X(name_typestr)                                                       \

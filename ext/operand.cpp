@@ -6,10 +6,13 @@
 #include <cstring>
 #include <limits>
 
+#include "arguments.h"
 #include "array.h"
 #include "errors.h"
 #include "methods.h"
+#include "recursion.h"
 #include "streams.h"
+#include "with_blocks.h"
 
 namespace cukern::py {
 namespace {
@@ -40,11 +43,12 @@ bool refuse_byte_order(const Place &place) noexcept {
     return false;
 }
 
-// numpy.ma's arrays, and those of others that tell by a mask of their type.
-bool is_masked(PyObject *object) noexcept {
+// numpy.ma's arrays, and those of others that tell by a mask of their type. False with an exception set where the
+// look-up was interrupted.
+bool find_mask(PyObject *object, bool *is_masked) noexcept {
     const PyRef mask = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject *>(Py_TYPE(object)), "mask"));
-    if (!mask) PyErr_Clear();
-    return static_cast<bool>(mask);
+    *is_masked = static_cast<bool>(mask);
+    return mask || clear_absence();
 }
 
 bool is_numpy_scalar(PyObject *object) noexcept { return PyArray_IsScalar(object, Generic); }
@@ -117,10 +121,12 @@ bool Operand::read(const Place &place, PyObject *object, Reading &reading) noexc
     if (const TypeRecord *known = known_foreign(place.state, object); known != nullptr)
         return read_library(place, object, reading, false, known) && (aligned_ || stand_in(place));
     if (PyArray_Check(object)) {
-        if (!read_array(place, as_array(object))) return false;
+        if (!read_array(place, as_array(object), reading)) return false;
         return aligned_ || stand_in(place);
     }
     if (is_number(object)) {
+        reading.ran_code =
+            reading.ran_code || may_run_code(object);  // a subclass tells its value by code of its own
         weak_ = weak_of(object);
         access_.view.immediate = true;
         return true;
@@ -140,7 +146,7 @@ bool Operand::read_out(const Place &place, PyObject *object, Reading &reading) n
     } else if (const TypeRecord *known = known_foreign(place.state, object); known != nullptr) {
         if (!read_library(place, object, reading, true, known)) return false;
     } else if (PyArray_Check(object)) {
-        if (!read_array(place, as_array(object))) return false;
+        if (!read_array(place, as_array(object), reading)) return false;
     } else if (is_plain(object) || is_numpy_scalar(object)) {
         return refuse_object(place, object, "expected an array or a writable object with the buffer protocol");
     } else if (!read_library(place, object, reading, true)) {
@@ -185,9 +191,11 @@ bool Operand::read_own(PyObject *object) noexcept {
     return true;
 }
 
-bool Operand::read_array(const Place &place, PyArrayObject *array) noexcept {
-    if (!PyArray_CheckExact(object_) && is_masked(object_))
-        return refuse_object(place, object_, "its mask would be lost; pass x.filled(value) or x.data");
+bool Operand::read_array(const Place &place, PyArrayObject *array, Reading &reading) noexcept {
+    bool is_masked = false;
+    if (!PyArray_CheckExact(object_)) reading.ran_code = true;
+    if (!PyArray_CheckExact(object_) && !find_mask(object_, &is_masked)) return false;
+    if (is_masked) return refuse_object(place, object_, "its mask would be lost; pass x.filled(value) or x.data");
     PyArray_Descr *descr = PyArray_DESCR(array);
     if (!element_type_of(place.state, descr, &access_.view.type))
         return refuse_element_type(place, reinterpret_cast<PyObject *>(descr), "");
@@ -203,8 +211,23 @@ bool Operand::read_array(const Place &place, PyArrayObject *array) noexcept {
 
 bool Operand::read_library(const Place &place, PyObject *object, Reading &reading, bool writes,
                            const TypeRecord *known) noexcept {
+    if (known != nullptr) {
+        const HeldRecord held(*known);
+        const bool by_functions_of_c = held->protocol == Protocol::exchange &&
+                                       (held->requires_grad.name == nullptr || held->requires_grad.get != nullptr);
+        if (!by_functions_of_c && !enough_stack(place.function)) return false;
+        if (!by_functions_of_c) reading.ran_code = true;
+        return read_by_record(place, object, *held, reading, writes);
+    }
+    if (!enough_stack(place.function)) return false;
+    reading.ran_code = true;
+    HeldRecord held;
     auto &state = const_cast<ModuleState &>(place.state);  // the records of types are a cache
-    const TypeRecord record = known != nullptr ? *known : find_record(state, object);
+    return find_record(state, object, &held) && read_by_record(place, object, *held, reading, writes);
+}
+
+bool Operand::read_by_record(const Place &place, PyObject *object, const TypeRecord &record, Reading &reading,
+                             bool writes) noexcept {
     if (record.protocol == Protocol::other) {
         if (PyObject_CheckBuffer(object)) return read_buffer(place, object);
         return refuse_object(place, object,
@@ -381,6 +404,43 @@ bool Operand::stand_in(const Place &place) noexcept {
     return true;
 }
 
+bool Operand::check_unchanged(const char *function) const noexcept {
+    const void *data = layout_.data;
+    int ndim = layout_.ndim;
+    const std::int64_t *shape = layout_.shape;
+    const std::int64_t *strides = layout_.strides;  // in units of `scale` bytes
+    std::int64_t scale = 1;
+    bool same_type = true;
+    dlpack::Tensor tensor{};
+    if (family_ == Family::numpy && PyArray_Check(object_)) {
+        PyArrayObject *array = as_array(object_);
+        data = PyArray_DATA(array);
+        ndim = PyArray_NDIM(array);
+        shape = reinterpret_cast<const std::int64_t *>(PyArray_DIMS(array));
+        strides = reinterpret_cast<const std::int64_t *>(PyArray_STRIDES(array));
+        same_type = PyArray_ITEMSIZE(array) == layout_.item_size;
+    } else if (family_ == Family::exchange && !keeper_ && has_memory() && api_->tensor_from_object != nullptr) {
+        if (api_->tensor_from_object(object_, &tensor) != 0) return false;
+        data = static_cast<char *>(tensor.data) + tensor.byte_offset;
+        ndim = tensor.ndim;
+        shape = tensor.shape;
+        strides = tensor.strides;
+        scale = layout_.item_size;
+        same_type = tensor.dtype.bits == 8 * layout_.item_size;
+    }
+    bool same = data == layout_.data && ndim == layout_.ndim && same_type;
+    for (int i = 0; same && i < ndim; ++i)
+        same = shape[i] == layout_.shape[i] &&
+               (strides == nullptr || shape[i] <= 1 || strides[i] * scale == layout_.strides[i]);
+    if (!same)
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "%s: %s has been given other memory or another shape by code that ran while the operands were "
+            "read, as in another operand's __dlpack__",
+            function, access_.name);
+    return same;
+}
+
 bool Operand::finish_out() noexcept {
     if (!copy_) return true;
     const PyRef own = ndarray();
@@ -394,12 +454,24 @@ bool Operand::fits(ElementType type) const noexcept {
 
 void Operand::resolve_beyond() noexcept { store(infinity_like(object_), access_.view); }
 
+bool Operand::resolve_compared(Operand &other) noexcept {
+    const int less = PyObject_RichCompareBool(object_, other.object_, Py_LT);
+    const int equal = less < 0 ? -1 : PyObject_RichCompareBool(object_, other.object_, Py_EQ);
+    store(equal > 0 ? 0.0 : less > 0 ? -1.0 : 1.0, access_.view);
+    store(0.0, other.access_.view);
+    return equal >= 0;
+}
+
 // In the widest type of the kind, which the launch converts.
 bool Operand::resolve(ElementType type) noexcept {
     TensorView &view = access_.view;
     if (weak_ == Weak::none) return true;
     switch (kind_of(type)) {
-        case 'b': store(Bool{static_cast<std::uint8_t>(PyObject_IsTrue(object_) != 0)}, view); return true;
+        case 'b': {
+            const int truth = PyObject_IsTrue(object_);  // a subclass may raise
+            store(Bool{static_cast<std::uint8_t>(truth > 0)}, view);
+            return truth >= 0;
+        }
         case 'f': return store_real(object_, view);
         case 'c': return store_complex(object_, view);
         default:
@@ -422,20 +494,21 @@ bool describe(ModuleState &state, const char *function, const char *argument, Py
 }
 
 bool choose_stream(const ModuleState &state, const char *function, PyObject *given, int device,
-                   std::initializer_list<const Access *> accesses, StreamRef *stream) noexcept {
+                   std::initializer_list<const Access *> accesses, HeldStream *stream) noexcept {
     int current = device;
     if (current < 0 && !parse_device(state, function, nullptr, &current)) return false;
     if (given != nullptr && Py_IsNone(given) == 0)
         return parse_stream(state, function, given, current, stream) &&
                (device < 0 || check_stream_device(function, *stream, device));
-    if (active_stream(stream) && (device < 0 || stream->device == device)) return true;
+    bool is_active = false;
+    if (!active_stream(state, stream, &is_active)) return false;
+    if (is_active && (device < 0 || (*stream)->device == device)) return true;
     for (const Access *access : accesses) {
         if (access == nullptr || !access->has_producer || access->producer.device != current) continue;
         *stream = access->producer;
         return true;
     }
-    *stream = {};
-    stream->device = current;
+    stream->set_default(current);
     return true;
 }
 

@@ -66,8 +66,15 @@ public:
     // Gives a weak integer the infinity of its sign: it lies beyond all that it is compared with.
     void resolve_beyond() noexcept;
 
+    // Compares a weak integer with another one exactly, of any size: stores the sign of their difference, and 0.
+    bool resolve_compared(Operand &other) noexcept;
+
     // Whether a weak operand's value is one of an integer `type`; true for all others.
     bool fits(ElementType type) const noexcept;
+
+    // After all operands have been read: RuntimeError where the code of another one (its __dlpack__, say) has
+    // moved or reshaped this one's memory, so that what was read of it is no longer true.
+    bool check_unchanged(const char *function) const noexcept;
 
     // Writes back what an unaligned `out` was computed in; nothing to do for others.
     bool finish_out() noexcept;
@@ -98,11 +105,13 @@ public:
 
 private:
     bool read_own(PyObject *object) noexcept;
-    bool read_array(const Place &place, PyArrayObject *array) noexcept;
+    bool read_array(const Place &place, PyArrayObject *array, Reading &reading) noexcept;
     bool read_buffer(const Place &place, PyObject *object) noexcept;
     bool read_numpy_scalar(const Place &place, PyObject *object) noexcept;
     bool read_library(const Place &place, PyObject *object, Reading &reading, bool writes,
                       const TypeRecord *known = nullptr) noexcept;
+    bool read_by_record(const Place &place, PyObject *object, const TypeRecord &record, Reading &reading,
+                        bool writes) noexcept;
     bool set_memory(const Place &place, void *data, int ndim, const std::int64_t *shape,
                     const std::int64_t *strides, std::int64_t item_size) noexcept;
     bool make_writable(const Place &place) noexcept;
@@ -144,6 +153,6 @@ inline bool is_plain(PyObject *object) noexcept {
 // whose library has one, else the legacy default stream. It is of `device`; -1: of no array here, so that any
 // does.
 bool choose_stream(const ModuleState &state, const char *function, PyObject *given, int device,
-                   std::initializer_list<const Access *> accesses, StreamRef *stream) noexcept;
+                   std::initializer_list<const Access *> accesses, HeldStream *stream) noexcept;
 
 }  // namespace cukern::py

@@ -112,6 +112,17 @@ private:
     PyRef text_;
 };
 
+// After a look-up that failed: clears the exception where it says that something is not there. False, with the
+// exception still set, for what must reach the caller: an interrupt, a want of memory, a recursion too deep.
+inline bool clear_absence() noexcept {
+    if (PyErr_Occurred() == nullptr) return true;
+    if (PyErr_ExceptionMatches(PyExc_Exception) == 0 || PyErr_ExceptionMatches(PyExc_MemoryError) != 0 ||
+        PyErr_ExceptionMatches(PyExc_RecursionError) != 0)
+        return false;
+    PyErr_Clear();
+    return true;
+}
+
 // Takes the GIL by one of Python's functions. While the interpreter ends, those before 3.14 end the thread by an
 // unwinding that no C++ frame may stop, and that the many noexcept ones would turn into an abort: the thread stays
 // here instead.

@@ -24,12 +24,12 @@ struct Plan {
     Shape kept;
 };
 
-bool make_plan(Op op, const TensorView &view, const ReductionOptions &given, Plan *plan) noexcept {
-    const char *const function = info(op).name;
+bool make_plan(const ModuleState &state, const char *function, Op op, const TensorView &view,
+               const ReductionOptions &given, Plan *plan) noexcept {
     if (is_given(given.axis)) {
         int axes[kMaxDims];
         int count = 0;
-        if (!parse_axes(function, given.axis, view.ndim, axes, &count)) return false;
+        if (!parse_axes(state, function, given.axis, view.ndim, axes, &count)) return false;
         if (info(op).rule == ResultRule::index && (count != 1 || PyTuple_Check(given.axis) != 0)) {
             PyErr_Format(PyExc_TypeError, "%s: axis is %R; expected one int or None", function, given.axis);
             return false;
@@ -59,10 +59,20 @@ bool find_type(const ModuleState &state, Op op, ElementType type, PyObject *dtyp
     if (!is_given(dtype)) return true;
     if (!parse_dtype(state, info(op).name, dtype, compute)) return false;
     const char kind = kind_of(*compute);
-    if (kind == 'b') *compute = ElementType::int64;
     if (op != Op::mean || kind == 'f' || kind == 'c') return true;
     PyErr_Format(PyExc_TypeError, "mean: dtype is %s; a mean is of a floating or complex type", name_of(*compute));
     return false;
+}
+
+// As in NumPy: a sum of bool is whether any element holds, a product whether all do.
+bool find_logical(const ModuleState &state, Op *op, ReductionOptions *given) noexcept {
+    if ((*op != Op::sum && *op != Op::prod) || !is_given(given->dtype)) return true;
+    ElementType type;
+    if (!parse_dtype(state, info(*op).name, given->dtype, &type)) return false;
+    if (type != ElementType::bool_) return true;
+    *op = *op == Op::sum ? Op::any : Op::all;
+    given->dtype = nullptr;
+    return true;
 }
 
 // The result without the dimensions of length 1 that `keepdims` has left.
@@ -80,40 +90,39 @@ TensorView kept_view(const TensorView &view, const Plan &plan, bool keepdims) no
 
 }  // namespace
 
-PyObject *run_reduction(ModuleState &state, Op op, PyObject *object, const ReductionOptions &given) noexcept {
+PyObject *run_reduction(ModuleState &state, Op op, PyObject *object, const ReductionOptions &asked) noexcept {
     const char *const function = info(op).name;
+    ReductionOptions given = asked;
+    if (!find_logical(state, &op, &given)) return nullptr;
     const Request request{state, function, is_given(given.out) ? given.out : nullptr,
                           is_given(given.stream) ? given.stream : nullptr};
     Backend backend;
     Reading reading;
-    if (!ensure_backend(state, function, &backend) || !consumer_of(request, &reading.consumer)) return nullptr;
+    if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
     Operand a;
     if (!a.read({state, function, "a"}, object, reading)) return nullptr;
+    reading.ran_code = reading.ran_code || may_run_code(given.axis) || may_run_code(given.dtype);
     const ElementType type = a.weak() == Weak::none ? a.type() : weak_type(a.weak());
     ElementType compute;
     Plan plan;
-    if (!a.resolve(type) || !make_plan(op, a.view(), given, &plan) ||
+    if (!a.resolve(type) || !make_plan(state, function, op, a.view(), given, &plan) ||
         !find_type(state, op, type, given.dtype, &compute))
         return nullptr;
     Operand *const operands[] = {&a};
     Result result;
     if (!result.prepare(request, plan.shape, result_type(op, compute), operands, 1, Overlap::none_allowed,
-                        reading) ||
-        !result.begin(request, operands, 1))
+                        reading))
         return nullptr;
 
     const TensorView out = kept_view(result.view(), plan, given.keepdims != 0);
     ReduceCall call;
     call.op = op;
     call.compute = compute;
-    call.input = &a.view();
+    call.inputs[0] = &a.view();
     std::copy_n(plan.reduced, kMaxDims, call.reduced);
     call.out = &out;
-    const auto run = [&] {
-        return result.site().on_device ? reduce(call, result.site().stream) : reduce_on_host(call);
-    };
-    if (!result.compute(request, backend, run)) return nullptr;
-    return result.end(request, operands, 1) ? result.finish(state) : nullptr;
+    return result.perform(request, backend, operands, 1,
+                          [&](const Execution &where) { return reduce(call, where); });
 }
 
 namespace {

@@ -2,6 +2,7 @@
 
 #include "result.h"
 
+#include "arguments.h"
 #include "array.h"
 #include "errors.h"
 #include "streams.h"
@@ -91,19 +92,17 @@ bool broadcast_onto(const char *function, const Operand &a, const Operand &b, Sh
     return true;
 }
 
-bool consumer_of(const Request &request, StreamRef *consumer) noexcept {
-    *consumer = {};
-    if (request.stream == nullptr) {
-        active_stream(consumer);
-        return true;
-    }
+bool consumer_of(const Request &request, Reading &reading) noexcept {
     int device = 0;
+    bool is_active = false;
+    if (request.stream == nullptr) return active_stream(request.state, &reading.consumer, &is_active);
     return parse_device(request.state, request.function, nullptr, &device) &&
-           parse_stream(request.state, request.function, request.stream, device, consumer);
+           parse_stream(request.state, request.function, request.stream, device, &reading.consumer);
 }
 
 bool Result::prepare(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
                      int num_operands, Overlap overlap, Reading &reading) noexcept {
+    const std::uint64_t collections_before = collections();
     std::int64_t bytes = 0;
     if (!checked_bytes(shape.lengths, shape.ndim, size_of(type), &bytes)) {
         const PyRef text = shape_text(shape.ndim, shape.lengths);
@@ -114,12 +113,29 @@ bool Result::prepare(const Request &request, const Shape &shape, ElementType typ
     }
     if (request.out != nullptr) {
         object_ = PyRef::borrow(request.out);
-        return operand_.read_out({request.state, request.function, "out"}, request.out, reading) &&
-               check_out(request.function, shape, type, operands, num_operands, overlap) &&
-               decide_site(request, operands, num_operands);
+        if (!operand_.read_out({request.state, request.function, "out"}, request.out, reading) ||
+            !check_out(request.function, shape, type, operands, num_operands, overlap) ||
+            !choose_execution(request, operands, num_operands))
+            return false;
+    } else if (!choose_execution(request, operands, num_operands) ||
+               !make(request, shape, type, operands, num_operands, overlap, reading)) {
+        return false;
     }
-    return decide_site(request, operands, num_operands) &&
-           make(request, shape, type, operands, num_operands, overlap, reading);
+    const bool ran_code = reading.ran_code || may_run_code(request.stream) || collections() != collections_before;
+    return !ran_code || check_unchanged(request, operands, num_operands);
+}
+
+bool Result::check_unchanged(const Request &request, Operand *const *operands, int num_operands) const noexcept {
+    for (int i = 0; i < num_operands; ++i)
+        if (!operands[i]->check_unchanged(request.function)) return false;
+    return request.out == nullptr || operand_.check_unchanged(request.function);
+}
+
+bool Result::is_brief(Operand *const *operands, int num_operands) const noexcept {
+    constexpr std::int64_t kBrief = 1024;  // elements
+    bool brief = count_of(operand_.view()) <= kBrief;
+    for (int i = 0; i < num_operands; ++i) brief = brief && count_of(operands[i]->view()) <= kBrief;
+    return brief;
 }
 
 namespace {
@@ -135,7 +151,7 @@ bool refuse_mix(const char *function, const Operand &host, const Operand &device
 
 }  // namespace
 
-bool Result::decide_site(const Request &request, Operand *const *operands, int num_operands) noexcept {
+bool Result::choose_execution(const Request &request, Operand *const *operands, int num_operands) noexcept {
     const Operand *device = nullptr;   // one that only its device reaches
     const Operand *foreign = nullptr;  // one that both sides reach, but whose library may work on it
     const Operand *shared = nullptr;   // an Array that both sides reach
@@ -167,28 +183,27 @@ bool Result::decide_site(const Request &request, Operand *const *operands, int n
     if (device == nullptr) device = foreign;
     if (device != nullptr && host != nullptr) return refuse_mix(request.function, *host, *device);
     const Operand *place = device != nullptr ? device : host == nullptr ? shared : nullptr;
-    site_.on_device = place != nullptr;
-    if (place == nullptr) return true;
-    return choose_stream(request.state, request.function, request.stream, place->access().location.device,
-                         {accesses[0], accesses[1], accesses[2], accesses[3]}, &site_.stream);
+    execution_.on_device = place != nullptr;
+    bool is_active = false;
+    if (place == nullptr) return active_device(request.state, &execution_.host_device, &is_active);
+    if (!choose_stream(request.state, request.function, request.stream, place->access().location.device,
+                       {accesses[0], accesses[1], accesses[2], accesses[3]}, &held_stream_))
+        return false;
+    execution_.stream = held_stream_;
+    return true;
 }
 
 namespace {
 
 // CuPy makes arrays on the current device.
 PyRef make_by_cupy(const Request &request, const Operand *lead, PyObject *lengths, PyObject *dtype) noexcept {
-    const int device = lead->access().location.device;
-    int current = 0;
-    Status status = current_device(&current);
-    if (status == CUKERN_OK && current != device) status = set_current_device(device);
-    if (status != CUKERN_OK) {
-        raise_status(request.state, request.function, status);
+    const DeviceScope scope(lead->access().location.device);
+    if (scope.status() != CUKERN_OK) {
+        raise_status(request.state, request.function, scope.status());
         return {};
     }
-    PyRef result = PyRef::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject *>(Py_TYPE(lead->object())),
-                                                             lengths, dtype, nullptr));
-    if (current != device) set_current_device(current);
-    return result;
+    return PyRef::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject *>(Py_TYPE(lead->object())),
+                                                     lengths, dtype, nullptr));
 }
 
 // A type that another package has given NumPy has no number, but an object.
@@ -197,8 +212,10 @@ PyRef make_ndarray(const Request &request, ElementType type, int ndim, npy_intp 
     if (const int number = numpy_type_of(type); number >= 0)
         return PyRef::steal(PyArray_New(&PyArray_Type, ndim, lengths, number, strides, nullptr, 0, 0, nullptr));
     PyRef dtype = numpy_dtype(request.state, type);
-    if (dtype && !PyArray_DescrCheck(dtype.get())) raise_no_bfloat16(request.function);
-    if (!dtype || !PyArray_DescrCheck(dtype.get())) return {};
+    if (!dtype) {
+        raise_no_bfloat16(request.function);
+        return {};
+    }
     return PyRef::steal(PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr *>(dtype.release()),
                                              ndim, lengths, strides, nullptr, 0, nullptr));
 }
@@ -207,7 +224,8 @@ PyRef make_ndarray(const Request &request, ElementType type, int ndim, npy_intp 
 
 bool Result::make(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
                   int num_operands, Overlap overlap, Reading &reading) noexcept {
-    reading.consumer = site_.stream;
+    reading.earlier = reading.consumer;
+    reading.consumer = execution_.stream;
     const Operand *lead = nullptr;  // the first array decides
     MemoryKind kind = MemoryKind::pinned;
     for (int i = 0; i < num_operands; ++i) {
@@ -232,12 +250,15 @@ bool Result::make(const Request &request, const Shape &shape, ElementType type, 
         for (int i = 0; lengths && i < shape.ndim; ++i)
             if (PyTuple_SetItem(lengths.get(), i, PyLong_FromLongLong(shape.lengths[i])) != 0) return false;
         const PyRef dtype = numpy_dtype(request.state, type);
+        if (!dtype) raise_no_bfloat16(request.function);
         if (!lengths || !dtype) return false;
         object_ = make_by_cupy(request, lead, lengths.get(), dtype.get());
-    } else if (site_.on_device || family == Family::array) {
+        reading.ran_code = true;
+    } else if (execution_.on_device || family == Family::array) {
         if (family == Family::dlpack) like_ = lead->object();
-        StreamRef stream = site_.stream;
-        if (!site_.on_device &&
+        HeldStream stream;
+        stream = execution_.stream;
+        if (!execution_.on_device &&
             !stream_on(request.state, request.function, nullptr, lead->access().location.device, &stream))
             return false;
         std::int64_t own[kMaxDims];
@@ -254,7 +275,7 @@ bool Result::make(const Request &request, const Shape &shape, ElementType type, 
 }
 
 bool Result::begin(const Request &request, Operand *const *operands, int num_operands) noexcept {
-    if (!site_.on_device) {  // the host is about to look
+    if (!execution_.on_device) {  // the host is about to look
         for (int i = 0; i < num_operands; ++i)
             if (Storage *storage = operands[i]->access().storage; storage != nullptr)
                 if (!wait_for_host(request.state, request.function, storage, false)) return false;
@@ -262,18 +283,22 @@ bool Result::begin(const Request &request, Operand *const *operands, int num_ope
         return storage == nullptr || wait_for_host(request.state, request.function, storage, true);
     }
     for (int i = 0; i < num_operands; ++i)
-        if (!order_access(request.state, request.function, operands[i]->access(), site_.stream, false))
+        if (!order_access(request.state, request.function, operands[i]->access(), execution_.stream, false))
             return false;
-    return order_access(request.state, request.function, operand_.access(), site_.stream, true);
+    return order_access(request.state, request.function, operand_.access(), execution_.stream, true);
 }
 
 bool Result::end(const Request &request, Operand *const *operands, int num_operands) noexcept {
-    if (!site_.on_device) return true;
+    if (!execution_.on_device) return true;
     for (int i = 0; i < num_operands; ++i)
-        if (!note_access(request.state, request.function, operands[i]->access(), site_.stream, false))
+        if (!note_access(request.state, request.function, operands[i]->access(), execution_.stream, false))
             return false;
-    return note_access(request.state, request.function, operand_.access(), site_.stream, true) &&
+    return note_access(request.state, request.function, operand_.access(), execution_.stream, true) &&
            wait_if_exported(request.state, request.function, operand_.access());
+}
+
+void Result::settle(Backend backend) const noexcept {
+    if (execution_.on_device && backend == Backend::cuda) settle_stream(execution_.stream);
 }
 
 bool Result::check_out(const char *function, const Shape &shape, ElementType type, Operand *const *operands,

@@ -4,17 +4,12 @@
 
 #include "operand.h"
 
+#include "cukern/operations.h"
 #include "cukern/ops.h"
 
 namespace cukern::py {
 
 enum class Overlap { same_allowed, none_allowed };
-
-// A call on host memory is staged; one on memory that a device reaches is enqueued on a stream.
-struct Site {
-    bool on_device = false;
-    StreamRef stream;
-};
 
 // What a call is asked for, beside its operands.
 struct Request {
@@ -25,7 +20,7 @@ struct Request {
 };
 
 // The stream that producers are asked to be ready for, before it is known where the call runs.
-bool consumer_of(const Request &request, StreamRef *consumer) noexcept;
+bool consumer_of(const Request &request, Reading &reading) noexcept;
 
 class Result {
 public:
@@ -34,35 +29,64 @@ public:
     bool prepare(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
                  int num_operands, Overlap overlap, Reading &reading) noexcept;
 
-    const Site &site() const noexcept { return site_; }
     const TensorView &view() const noexcept { return operand_.view(); }
-    const Operand &operand() const noexcept { return operand_; }
     PyRef ndarray() const noexcept { return operand_.ndarray(); }
 
+    // Has `launch` give the device its work, or the host do it, and returns the result. Earlier work on the
+    // operands comes before it, and later work elsewhere after it. Out of memory it is tried again after a
+    // collection, so that a launch which fails so must not have changed its operands.
+    template <typename Launch>
+    PyObject *perform(const Request &request, Backend backend, Operand *const *operands, int num_operands,
+                      const Launch &launch) noexcept {
+        const bool keeps_gil = backend == Backend::cuda ? execution_.on_device : is_brief(operands, num_operands);
+        const auto attempt = [&] {
+            if (keeps_gil) return launch(execution_);
+            const GilRelease released;
+            return launch(execution_);
+        };
+        if (!begin(request, operands, num_operands)) return nullptr;
+        Status status = attempt();
+        if (status == CUKERN_OUT_OF_MEMORY && collect_garbage()) {
+            // Code of Python has run meanwhile, and other threads.
+            if (!check_unchanged(request, operands, num_operands) || !begin(request, operands, num_operands)) {
+                settle(backend);
+                return nullptr;
+            }
+            status = attempt();
+        }
+        if (status != CUKERN_OK) {
+            settle(backend);
+            raise_failure(request.state, request.function, status);
+            return nullptr;
+        }
+        return end(request, operands, num_operands) ? finish(request.state) : nullptr;
+    }
+
+    // The same for work that Python does, on the host.
+    template <typename Work>
+    PyObject *perform_in_python(const Request &request, Operand *const *operands, int num_operands,
+                                const Work &work) noexcept {
+        return begin(request, operands, num_operands) && work() && end(request, operands, num_operands)
+                   ? finish(request.state)
+                   : nullptr;
+    }
+
+private:
     // On a device: orders the operands' work before the call, and what follows after it.
     bool begin(const Request &request, Operand *const *operands, int num_operands) noexcept;
     bool end(const Request &request, Operand *const *operands, int num_operands) noexcept;
 
-    // Has `launch` give the device its work, or the host do it, without the GIL where that takes time. Out of
-    // memory it is tried again after a collection: nothing has been written then.
-    template <typename Launch>
-    bool compute(const Request &request, Backend backend, const Launch &launch) const noexcept {
-        Status status = CUKERN_OK;
-        if (site_.on_device && backend == Backend::cuda) {
-            status = launch();
-        } else {
-            const GilRelease released;
-            status = launch();
-        }
-        if (status == CUKERN_OUT_OF_MEMORY) status = retry_after_collection(launch);
-        return status == CUKERN_OK || raise_failure(request.state, request.function, status);
-    }
-
     // The object to return, once the result is in it; null when writing back failed.
     PyObject *finish(const ModuleState &state) noexcept;
 
-private:
-    bool decide_site(const Request &request, Operand *const *operands, int num_operands) noexcept;
+    // False with RuntimeError where code that ran has given an operand other memory.
+    bool check_unchanged(const Request &request, Operand *const *operands, int num_operands) const noexcept;
+    // Whether the host computes it in less time than giving the GIL up and taking it again is worth.
+    bool is_brief(Operand *const *operands, int num_operands) const noexcept;
+    // After a failure: waits for what was launched before it, of which nothing else knows. Errors stay as they
+    // are.
+    void settle(Backend backend) const noexcept;
+    bool choose_execution(const Request &request, Operand *const *operands, int num_operands) noexcept;
     bool make(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
               int num_operands, Overlap overlap, Reading &reading) noexcept;
     bool check_out(const char *function, const Shape &shape, ElementType type, Operand *const *operands,
@@ -71,7 +95,8 @@ private:
     PyRef object_;
     PyObject *like_ = nullptr;  // borrowed: the operand whose library the result is handed to at the end
     Operand operand_;
-    Site site_;
+    Execution execution_;
+    HeldStream held_stream_;  // keeps execution_.stream alive: operands' code may drop its Python object
 };
 
 // Makes `shape`, that of `a`, the one to which it broadcasts with b; ValueError where they don't.

@@ -1,6 +1,10 @@
 // where, axpy and clip: parse, view, check, launch, return.
 #include "python.h"
 
+#include <algorithm>
+#include <limits>
+#include <utility>
+
 #include "arguments.h"
 #include "errors.h"
 #include "methods.h"
@@ -17,16 +21,28 @@ bool check_factor(const Operand &factor) noexcept {
     return false;
 }
 
-// The first operand is a condition, whose type counts for nothing, or a factor, which a Python number is as a
-// rule.
-bool find_types(Op op, Operand &control, const Operand &a, const Operand &b, ElementType *compute) noexcept {
-    const ElementType promoted = types_of(a, b).promoted();
-    if (op == Op::where) {
-        *compute = promoted;
-        return control.weak() == Weak::none || control.resolve(ElementType::bool_);
+// The type of several operands at once; Python's own numbers take theirs from the others.
+ElementType common_type(std::initializer_list<const Operand *> operands) noexcept {
+    ElementType types[kMaxInputs];
+    int count = 0;
+    Weak weak = Weak::none;
+    for (const Operand *operand : operands) {
+        if (operand->weak() == Weak::none)
+            types[count++] = operand->type();
+        else
+            weak = std::max(weak, operand->weak());
     }
-    *compute = control.weak() == Weak::none ? promote(control.type(), promoted) : beside(promoted, control.weak());
-    return control.resolve(*compute);
+    return count > 0 ? beside(promote_all(types, count), weak) : weak_type(weak);
+}
+
+// The first operand is a condition, whose type counts for nothing, or a factor.
+bool find_types(Op op, Operand &control, const Operand &a, const Operand &b, ElementType *compute) noexcept {
+    if (op != Op::where) {
+        *compute = common_type({&control, &a, &b});
+        return control.resolve(*compute);
+    }
+    *compute = common_type({&a, &b});
+    return control.weak() == Weak::none || control.resolve(ElementType::bool_);
 }
 
 PyObject *run(ModuleState &state, Op op, const Arguments &arguments) noexcept {
@@ -34,7 +50,7 @@ PyObject *run(ModuleState &state, Op op, const Arguments &arguments) noexcept {
     const Request request{state, function, arguments.out, arguments.stream};
     Backend backend;
     Reading reading;
-    if (!ensure_backend(state, function, &backend) || !consumer_of(request, &reading.consumer)) return nullptr;
+    if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
     const bool chooses = op == Op::where;
     Operand control;
     Operand a;
@@ -48,23 +64,19 @@ PyObject *run(ModuleState &state, Op op, const Arguments &arguments) noexcept {
     if (!find_types(op, control, a, b, &compute) || !a.resolve(compute) || !b.resolve(compute)) return nullptr;
     Shape shape(control.view().ndim, control.view().shape);
     if (!broadcast_onto(function, control, a, &shape) || !broadcast_onto(function, a, b, &shape)) return nullptr;
-    Operand *const operands[] = {&control, &a, &b};
-    Operand *const arrays[] = {&a, &b, &control};  // the first array decides on the kind of the result
+    Operand *const operands[] = {&a, &b, &control};  // the values come first where the result's kind is decided
     Result result;
-    if (!result.prepare(request, shape, compute, arrays, 3, Overlap::same_allowed, reading) ||
-        !result.begin(request, operands, 3))
-        return nullptr;
+    if (!result.prepare(request, shape, compute, operands, 3, Overlap::same_allowed, reading)) return nullptr;
 
     ElementwiseCall call;
     call.op = op;
     call.compute = compute;
-    for (int i = 0; i < 3; ++i) call.inputs[i] = &operands[i]->view();
+    call.inputs[0] = &control.view();
+    call.inputs[1] = &a.view();
+    call.inputs[2] = &b.view();
     call.out = &result.view();
-    const auto launch = [&] {
-        return result.site().on_device ? elementwise(call, result.site().stream) : elementwise_on_host(call);
-    };
-    if (!result.compute(request, backend, launch)) return nullptr;
-    return result.end(request, operands, 3) ? result.finish(state) : nullptr;
+    return result.perform(request, backend, operands, 3,
+                          [&](const Execution &where) { return elementwise(call, where); });
 }
 
 template <Op op>
@@ -75,27 +87,86 @@ PyObject *method(PyObject *module, PyObject *const *values, Py_ssize_t count, Py
     return run(state, op, arguments);
 }
 
-// minimum(maximum(a, min), max), as in NumPy, where either may be None.
+// --- clip ---
+
+struct Bounds {
+    PyObject *least;  // null: none
+    PyObject *most;
+};
+
+// As in NumPy: a Python integer that the integers of `a` cannot go beyond is no bound.
+bool drop_loose_bounds(ElementType type, Bounds &bounds) noexcept {
+    if (!is_integer(type)) return true;
+    const auto beyond = [type](PyObject *bound, bool is_most, bool *loose) {
+        *loose = false;
+        if (bound == nullptr || !PyLong_CheckExact(bound)) return true;
+        int overflow = 0;
+        const long long number = PyLong_AsLongLongAndOverflow(bound, &overflow);
+        const int bits = 8 * size_of(type);
+        const bool is_signed = kind_of(type) == 'i';
+        const long long top = std::numeric_limits<long long>::max() >> (is_signed || bits < 64 ? 64 - bits : 0);
+        if (!is_most)
+            *loose = overflow < 0 || (overflow == 0 && number <= (is_signed ? -top - 1 : 0));
+        else if (is_signed || bits < 64)
+            *loose = overflow > 0 || (overflow == 0 && number >= (is_signed ? top : 2 * top + 1));
+        else if (overflow > 0)
+            *loose = PyLong_AsUnsignedLongLong(bound) == ~0ULL;  // the largest itself, or too large
+        PyErr_Clear();
+        return true;
+    };
+    bool loose = false;
+    if (beyond(bounds.least, false, &loose) && loose) bounds.least = nullptr;
+    if (beyond(bounds.most, true, &loose) && loose) bounds.most = nullptr;
+    return true;
+}
+
+// The type of a result with two bounds: that of all three at once.
+bool clipped_type(ModuleState &state, ElementType type, const Bounds &bounds, ElementType *result) noexcept {
+    ElementType types[3] = {type};
+    int count = 1;
+    Weak weak = Weak::none;
+    for (const auto &[bound, name] : {std::pair{bounds.least, "min"}, std::pair{bounds.most, "max"}}) {
+        if (is_number(bound)) {
+            weak = std::max(weak, weak_of(bound));
+            continue;
+        }
+        Description description;
+        if (!describe(state, "clip", name, bound, &description)) return false;
+        types[count++] = description.type;
+    }
+    *result = beside(promote_all(types, count), weak);
+    return true;
+}
+
+// minimum(maximum(a, min), max) in the type of all three, as numpy.clip.
+PyObject *clip(ModuleState &state, PyObject *object, Bounds bounds, PyObject *out, PyObject *stream) noexcept {
+    Description a;
+    if (!describe(state, "clip", "a", object, &a) || !drop_loose_bounds(a.type, bounds)) return nullptr;
+    if (bounds.least == nullptr && bounds.most == nullptr)
+        return run_cast(state, "clip", object, a.type, out, stream);  // a copy
+    if (bounds.most == nullptr) return run_elementwise(state, Op::maximum, object, bounds.least, out, stream);
+    if (bounds.least == nullptr) return run_elementwise(state, Op::minimum, object, bounds.most, out, stream);
+    ElementType type;
+    if (!clipped_type(state, a.type, bounds, &type)) return nullptr;
+    PyRef wide = type == a.type ? PyRef::borrow(object)
+                                : PyRef::steal(run_cast(state, "clip", object, type, nullptr, stream));
+    if (!wide) return nullptr;
+    const PyRef raised =
+        PyRef::steal(run_elementwise(state, Op::maximum, wide.get(), bounds.least, nullptr, stream));
+    return raised ? run_elementwise(state, Op::minimum, raised.get(), bounds.most, out, stream) : nullptr;
+}
+
 PyObject *clip_method(PyObject *module, PyObject *args, PyObject *keywords) {
     static const char *const names[] = {"", "min", "max", "out", "stream", nullptr};
     PyObject *a = nullptr;
-    PyObject *least = Py_None;
-    PyObject *most = Py_None;
-    PyObject *out = Py_None;
-    PyObject *stream = Py_None;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|OO$OO:clip", const_cast<char **>(names), &a, &least, &most,
-                                    &out, &stream) == 0)
+    Bounds bounds{};
+    PyObject *out = nullptr;
+    PyObject *stream = nullptr;
+    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|OO$OO:clip", const_cast<char **>(names), &a, &bounds.least,
+                                    &bounds.most, &out, &stream) == 0)
         return nullptr;
-    ModuleState &state = state_of(module);
-    PyObject *const target = Py_IsNone(out) != 0 ? nullptr : out;
-    PyObject *const order = Py_IsNone(stream) != 0 ? nullptr : stream;
-    const bool has_least = Py_IsNone(least) == 0;
-    const bool has_most = Py_IsNone(most) == 0;
-    if (!has_least && !has_most) return run_elementwise(state, Op::maximum, a, a, target, order);  // a copy
-    if (!has_most) return run_elementwise(state, Op::maximum, a, least, target, order);
-    if (!has_least) return run_elementwise(state, Op::minimum, a, most, target, order);
-    const PyRef raised = PyRef::steal(run_elementwise(state, Op::maximum, a, least, nullptr, order));
-    return raised ? run_elementwise(state, Op::minimum, raised.get(), most, target, order) : nullptr;
+    bounds = {given_or_null(bounds.least), given_or_null(bounds.most)};
+    return clip(state_of(module), a, bounds, given_or_null(out), given_or_null(stream));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ bool parse_shape(const char *function, PyObject *object, Shape *shape) noexcept 
     const PyRef tuple = PyRef::steal(
         PySequence_Check(object) != 0 && PyUnicode_Check(object) == 0 ? PySequence_Tuple(object) : nullptr);
     if (!tuple) {
-        PyErr_Clear();
+        if (!clear_absence()) return false;
         PyErr_Format(PyExc_TypeError, "%s: shape is %R; expected an int or a tuple of ints", function, object);
         return false;
     }
@@ -35,7 +35,8 @@ bool parse_shape(const char *function, PyObject *object, Shape *shape) noexcept 
     return true;
 }
 
-bool parse_axes(const char *function, PyObject *object, int ndim, int *axes, int *count) noexcept {
+bool parse_axes(const ModuleState &state, const char *function, PyObject *object, int ndim, int *axes,
+                int *count) noexcept {
     const PyRef tuple = PyTuple_Check(object) ? PyRef::borrow(object) : PyRef::steal(PyTuple_Pack(1, object));
     if (!tuple) return false;
     const Py_ssize_t given = PyTuple_Size(tuple.get());
@@ -44,7 +45,7 @@ bool parse_axes(const char *function, PyObject *object, int ndim, int *axes, int
         Py_ssize_t axis = PyNumber_AsSsize_t(PyTuple_GetItem(tuple.get(), i), PyExc_ValueError);
         if (axis == -1 && PyErr_Occurred() != nullptr) return false;
         if (axis < -ndim || axis >= ndim) {
-            PyErr_Format(PyExc_ValueError, "%s: axis %zd is out of bounds for %d dimensions", function, axis,
+            PyErr_Format(state.axis_error, "%s: axis %zd is out of bounds for %d dimensions", function, axis,
                          ndim);
             return false;
         }

@@ -28,7 +28,8 @@ PyObject *run_spread(ModuleState &state, bool is_root, PyObject *object, const R
     std::int64_t count = 1;
     int axes[kMaxDims];
     int num_axes = a.shape.ndim;
-    if (is_given(given.axis) && !parse_axes(function, given.axis, a.shape.ndim, axes, &num_axes)) return nullptr;
+    if (is_given(given.axis) && !parse_axes(state, function, given.axis, a.shape.ndim, axes, &num_axes))
+        return nullptr;
     for (int i = 0; i < num_axes; ++i) count *= a.shape.lengths[is_given(given.axis) ? axes[i] : i];
     const bool narrow = size_of(type) == 2 && kind_of(type) == 'f';
     PyObject *const stream = is_given(given.stream) ? given.stream : nullptr;
@@ -71,7 +72,7 @@ PyObject *run_spread(ModuleState &state, bool is_root, PyObject *object, const R
     if (!sum) return nullptr;
     squares = PyRef();
     const double freedom = static_cast<double>(count) - correction;
-    const PyRef divisor = PyRef::steal(PyFloat_FromDouble(freedom > 0 ? freedom : 0));
+    const PyRef divisor = PyRef::steal(PyFloat_FromDouble(freedom < 0 ? 0 : freedom));
     if (!divisor) return nullptr;
     PyRef result = PyRef::steal(run_elementwise(state, Op::divide, sum.get(), divisor.get(),
                                                 is_root || narrow ? nullptr : target, stream));

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "methods.h"
+#include "with_blocks.h"
 
 #include "cukern/storage.h"
 
@@ -41,6 +42,7 @@ PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
 void stream_dealloc(PyObject *self) {
     StreamObject *stream = as_stream(self);
     if (stream->weak_references != nullptr) PyObject_ClearWeakRefs(self);
+    forget_blocks(stream->blocks);
     if (stream->ref.owner != nullptr) stream->ref.owner->release();
     Py_CLEAR(stream->source);
     free_object(self);
@@ -57,7 +59,7 @@ PyObject *stream_from_handle(PyObject *type, PyObject *args, PyObject *keywords)
     const ModuleState &state = state_of(module);
     Backend backend;
     int device = 0;
-    StreamRef ref;
+    HeldStream ref;
     if (!ensure_backend(state_of(module), "from_handle", &backend) ||
         !parse_device(state, "from_handle", where, &device) ||
         !parse_stream(state, "from_handle", handle, device, &ref))
@@ -65,7 +67,7 @@ PyObject *stream_from_handle(PyObject *type, PyObject *args, PyObject *keywords)
     auto *self = make<StreamObject>(type);
     if (self == nullptr) return nullptr;
     self->ref = ref;
-    if (ref.owner != nullptr) ref.owner->retain();
+    if (ref->owner != nullptr) ref->owner->retain();
     self->source = PyRef::borrow(handle).release();
     return reinterpret_cast<PyObject *>(self);
 }
@@ -104,24 +106,12 @@ PyObject *stream_wait_event(PyObject *self, PyObject *event) {
 }
 
 PyObject *stream_enter(PyObject *self, PyObject *) {
-    ThreadStack &own = stack();
-    if (own.num_streams == kDeepest) {
-        PyErr_Format(PyExc_RuntimeError, "more than %d nested 'with' blocks of streams", kDeepest);
-        return nullptr;
-    }
-    own.streams[own.num_streams++] = PyRef::borrow(self).release();
-    ++g_active_streams;
+    if (!enter_block(state_of_type(self), self, &as_stream(self)->blocks)) return nullptr;
     return PyRef::borrow(self).release();
 }
 
 PyObject *stream_exit(PyObject *self, PyObject *) {
-    ThreadStack &own = stack();
-    if (own.num_streams == 0 || own.streams[own.num_streams - 1] != self) {
-        PyErr_SetString(PyExc_RuntimeError, "this stream is not the innermost active one of the thread");
-        return nullptr;
-    }
-    const PyRef left = PyRef::steal(own.streams[--own.num_streams]);
-    --g_active_streams;
+    if (!leave_block(state_of_type(self), self, "stream", &as_stream(self)->blocks)) return nullptr;
     Py_RETURN_NONE;
 }
 
@@ -175,8 +165,8 @@ PyMethodDef kStreamMethods[] = {
      "record(event=None)\n--\n\nRecord an event, by default a new one, and return it."},
     {"wait_event", stream_wait_event, METH_O,
      "wait_event(event, /)\n--\n\nHave what follows on the stream wait for an event; the host does not wait."},
-    {"__enter__", stream_enter, METH_NOARGS, "Make the stream the one that this thread's calls run on."},
-    {"__exit__", stream_exit, METH_VARARGS, "Go back to the stream before."},
+    {"__enter__", stream_enter, METH_NOARGS, "Make the stream the one that calls in this context run on."},
+    {"__exit__", stream_exit, METH_VARARGS, "Leave the block: the next one out counts again."},
     {"__cuda_stream__", stream_cuda_stream, METH_NOARGS,
      "__cuda_stream__()\n--\n\nReturn the protocol's version, 0, and the handle."},
     {nullptr, nullptr, 0, nullptr},
@@ -197,7 +187,8 @@ PyMemberDef kStreamMembers[] = {
 constexpr const char *kStreamDoc =
     "Stream(non_blocking=True, priority=0, device=None)\n--\n\n"
     "A CUDA stream: work on it runs in order, beside that on other streams.\n\n"
-    "As a context manager it is the stream of the thread's calls that are given no other.\n\n"
+    "As a context manager it is the stream of the calls in this context (of contextvars) that are given no "
+    "other.\n\n"
     "Parameters\n----------\n"
     "non_blocking : bool\n    Whether it runs beside the legacy default stream.\n"
     "priority : int\n    Lower numbers come first; 0 is the least.\n"

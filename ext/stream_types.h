@@ -1,19 +1,18 @@
-// What the types Stream, Event and Device share: their objects, and the `with` blocks of a thread.
+// What the types Stream, Event and Device share: their objects.
 #pragma once
 
 #include "python.h"
 
 #include "errors.h"
-#include "streams.h"
+#include "with_blocks.h"
 
 namespace cukern::py {
-
-constexpr int kDeepest = 64;  // nested `with` blocks of a thread
 
 struct StreamObject {
     PyObject_HEAD StreamRef ref;  // its owner, if it has one, is owned by this object
     PyObject *source;             // owned: what a handle came from; or null
     PyObject *weak_references;
+    WithBlock *blocks;  // `with` blocks that are not left yet
 };
 
 struct EventObject {
@@ -24,22 +23,13 @@ struct EventObject {
 
 struct DeviceObject {
     PyObject_HEAD int device;
+    WithBlock *blocks;  // `with` blocks that are not left yet
 };
-
-// The `with` blocks that a thread is in. Entries are owned.
-struct ThreadStack {
-    PyObject *streams[kDeepest];
-    int num_streams = 0;
-    int devices[kDeepest];  // those before each `with Device`
-    int num_devices = 0;
-};
-ThreadStack &stack() noexcept;
-// How many streams are active on all threads, guarded by the GIL: every call asks, and mostly there are none.
-extern int g_active_streams;
 
 inline StreamObject *as_stream(PyObject *object) noexcept { return reinterpret_cast<StreamObject *>(object); }
 inline EventObject *as_event(PyObject *object) noexcept { return reinterpret_cast<EventObject *>(object); }
-inline int device_of(PyObject *object) noexcept { return reinterpret_cast<DeviceObject *>(object)->device; }
+inline DeviceObject *as_device(PyObject *object) noexcept { return reinterpret_cast<DeviceObject *>(object); }
+inline int device_of(PyObject *object) noexcept { return as_device(object)->device; }
 
 // Returns None, or raises what a status says.
 inline PyObject *done(const ModuleState &state, const char *function, Status status) noexcept {

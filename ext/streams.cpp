@@ -4,16 +4,11 @@
 #include "stream_types.h"
 
 #include "methods.h"
+#include "with_blocks.h"
 
 #include "cukern/storage.h"
 
 namespace cukern::py {
-
-ThreadStack &stack() noexcept {
-    thread_local ThreadStack own;
-    return own;
-}
-int g_active_streams = 0;
 
 namespace {
 
@@ -22,18 +17,18 @@ PyObject *current_stream_method(PyObject *module, PyObject *args, PyObject *keyw
     PyObject *where = nullptr;
     if (PyArg_ParseTupleAndKeywords(args, keywords, "|O:current_stream", const_cast<char **>(names), &where) == 0)
         return nullptr;
-    const ThreadStack &own = stack();
-    const bool given = where != nullptr && Py_IsNone(where) == 0;
-    if (!given && own.num_streams > 0) return PyRef::borrow(own.streams[own.num_streams - 1]).release();
     const ModuleState &state = state_of(module);
     Backend backend;
     int device = 0;
     if (!ensure_backend(state_of(module), "current_stream", &backend) ||
         !parse_device(state, "current_stream", where, &device))
         return nullptr;
-    StreamRef active;
-    if (active_stream(&active) && active.device == device)
-        return PyRef::borrow(own.streams[own.num_streams - 1]).release();
+    const bool given = where != nullptr && Py_IsNone(where) == 0;
+    PyRef active;
+    if ((!given && !innermost_stream(state, &active)) ||
+        (!active && !active_stream_object(state, device, &active)))
+        return nullptr;
+    if (active) return active.release();
     auto *self = make<StreamObject>(state.stream_type);
     if (self == nullptr) return nullptr;
     self->ref = {};
@@ -73,7 +68,7 @@ PyObject *synchronize_method(PyObject *module, PyObject *args, PyObject *keyword
 }  // namespace
 
 bool parse_stream(const ModuleState &state, const char *function, PyObject *object, int device,
-                  StreamRef *stream) noexcept {
+                  HeldStream *stream) noexcept {
     if (reinterpret_cast<PyObject *>(Py_TYPE(object)) == state.stream_type) {
         *stream = as_stream(object)->ref;
         return true;
@@ -119,22 +114,19 @@ bool parse_stream(const ModuleState &state, const char *function, PyObject *obje
         return false;
     }
     void *pointer = PyLong_AsVoidPtr(handle.get());
-    const Status status = stream_ref(pointer, device, stream);
+    StreamRef ref;
+    const Status status = stream_ref(pointer, device, &ref);
     if (status != CUKERN_OK) raise_status(state, function, status);
+    *stream = ref;
     return status == CUKERN_OK;
-}
-
-bool active_stream(StreamRef *stream) noexcept {
-    if (g_active_streams == 0) return false;
-    const ThreadStack &own = stack();
-    if (own.num_streams == 0) return false;
-    *stream = as_stream(own.streams[own.num_streams - 1])->ref;
-    return true;
 }
 
 bool parse_device(const ModuleState &state, const char *function, PyObject *object, int *device) noexcept {
     Status status = CUKERN_OK;
     if (object == nullptr || Py_IsNone(object) != 0) {
+        bool is_active = false;
+        if (!active_device(state, device, &is_active)) return false;
+        if (is_active) return true;
         status = current_device(device);
     } else if (reinterpret_cast<PyObject *>(Py_TYPE(object)) == state.device_type) {
         *device = device_of(object);
@@ -142,7 +134,7 @@ bool parse_device(const ModuleState &state, const char *function, PyObject *obje
     } else {
         const PyRef number = PyBool_Check(object) != 0 ? PyRef() : PyRef::steal(PyNumber_Index(object));
         if (!number) {
-            PyErr_Clear();
+            if (!clear_absence()) return false;
             PyErr_Format(PyExc_TypeError, "%s: device is %R; expected a number or a cukern.Device", function,
                          object);
             return false;
@@ -170,28 +162,33 @@ bool check_stream_device(const char *function, const StreamRef &stream, int devi
 }
 
 bool stream_for_new(const ModuleState &state, const char *function, PyObject *device, PyObject *stream,
-                    StreamRef *out) noexcept {
+                    HeldStream *out) noexcept {
     const bool has_device = device != nullptr && Py_IsNone(device) == 0;
     const bool has_stream = stream != nullptr && Py_IsNone(stream) == 0;
     int number = 0;
+    if (!has_device && !has_stream) {
+        PyRef innermost;
+        if (!innermost_stream(state, &innermost)) return false;
+        if (innermost) {
+            *out = as_stream(innermost.get())->ref;
+            return true;
+        }
+    }
     if (!parse_device(state, function, device, &number)) return false;
     if (has_stream) {
         if (!parse_stream(state, function, stream, number, out)) return false;
         return !has_device || check_stream_device(function, *out, number);
     }
-    if (active_stream(out) && (!has_device || out->device == number)) return true;
-    *out = {};
-    out->device = number;
-    return true;
+    return stream_on(state, function, nullptr, number, out);
 }
 
 bool stream_on(const ModuleState &state, const char *function, PyObject *stream, int device,
-               StreamRef *out) noexcept {
+               HeldStream *out) noexcept {
     if (stream != nullptr && Py_IsNone(stream) == 0)
         return parse_stream(state, function, stream, device, out) && check_stream_device(function, *out, device);
-    if (active_stream(out) && out->device == device) return true;
-    *out = {};
-    out->device = device;
+    bool is_active = false;
+    if (!active_stream(state, out, &is_active)) return false;
+    if (!is_active || (*out)->device != device) out->set_default(device);
     return true;
 }
 
@@ -226,7 +223,7 @@ PyMethodDef kStreamFunctions[] = {
     {"current_stream", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(current_stream_method)),
      METH_VARARGS | METH_KEYWORDS,
      "current_stream(device=None)\n--\n\nReturn the stream that calls on arrays of cukern run on.\n\n"
-     "It is the innermost active ``with Stream()`` of the thread, else the legacy default stream of the "
+     "It is the innermost active ``with Stream()`` of the context, else the legacy default stream of the "
      "device.\n\n"
      "Returns\n-------\nStream\n\n"
      "Examples\n--------\n>>> import cukern\n>>> with cukern.Stream() as stream:\n"

@@ -13,6 +13,7 @@ TASK=name ./scripts/build.sh
   install_environment  make .venv with what the other tasks need
   demo                 build, install, and run examples/quickstart.py, on the GPU or without one
   run_tests            build, install, and run the tests [pytest's arguments]
+  soak                 random calls from a seed in several processes [scripts/soak.py's arguments]
   run_sanitizers       the tests on the host back-end under the sanitizers: address, thread, or both without a name
   build_wheel          a manylinux wheel in wheelhouse/ (CUKERN_CUDA_ARCHS: 90, 80;90 or all-major)
   test_install_wheel   install that wheel for each Python 3.11 to 3.13 present, and run the tests on it
@@ -184,6 +185,34 @@ task_test_install_wheel() {
     say "the wheel passed on $tested Pythons"
 }
 
+# A venv of another Python that runs the extension built for .venv's, which is the same for all.
+soak_venv() {
+    local python="$1" folder="build/soak/venv-$2"
+    if [ ! -f "$folder/.ready" ]; then
+        rm -rf "$folder"
+        "$python" -m venv "$folder"
+        "$folder/bin/python" -m pip install --quiet --disable-pip-version-check \
+            numpy ml_dtypes cuda-pathfinder pytest hypothesis && touch "$folder/.ready"
+    fi
+}
+
+task_soak() {
+    task_install_environment
+    install_package
+    local minor python own pythons=("$BIN/python")
+    own="$("$BIN/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
+    for minor in 3.11 3.12 3.13; do
+        python="$(find_minor "$minor")"
+        if [ -z "$python" ] || [ "$minor" = "$own" ]; then continue; fi
+        soak_venv "$python" "$minor" || {
+            say "left out, since its packages could not be installed: Python $minor"
+            continue
+        }
+        pythons+=("$PWD/build/soak/venv-$minor/bin/python")
+    done
+    "$BIN/python" scripts/soak.py --python "${pythons[@]}" "$@"
+}
+
 task_build_library() {
     task_install_environment
     "$BIN/python" scripts/build_library.py "$@"
@@ -248,6 +277,7 @@ task_cleanup() {
 
 if [ -z "${TASK:-}" ]; then
     usage
+    if [ $# -gt 0 ]; then fail "no task was given; tasks are named by TASK: TASK=$1 ./scripts/build.sh"; fi
 elif declare -F "task_$TASK" >/dev/null; then
     "task_$TASK" "$@"
 else

@@ -13,6 +13,7 @@ memcheck                         the suite under compute-sanitizer at small size
                                  allocation; without the tests whose subject is an error of CUDA, which then
                                  run without it, and those that build from source
 racecheck, synccheck, initcheck  at least one test a kernel template
+soak                             random calls from a seed of the clock, in several processes (scripts/soak.py)
 bench                            benchmarks/run.py
 """
 
@@ -41,7 +42,9 @@ from source_id import source_id  # noqa: E402
 
 LIMIT = 480  # seconds a part
 TOOLS = ["memcheck", "racecheck", "synccheck", "initcheck"]
-PARTS = ["suite", *TOOLS, "bench"]
+PARTS = ["suite", *TOOLS, "soak", "bench"]
+SOAK_SECONDS = 60
+SOAK_PROCESSES = 12
 BENCHMARKS = ["device", "host", "calls", "elementwise", "reductions"]
 ALONE = {
     "test_c_abi",
@@ -93,7 +96,7 @@ def environment(**extra: str) -> dict[str, str]:
 
 def pytest(*arguments: str) -> list[str]:
     """Return a command that runs the tests."""
-    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    return [sys.executable, "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", *arguments]
 
 
 def run(command: list[str], env: dict[str, str], limit: float = LIMIT) -> tuple[int, str]:
@@ -166,22 +169,39 @@ def shards() -> tuple[list[str], list[str]]:
     return [file for file in files if file not in alone], alone
 
 
-def run_files(command: Callable[[str], tuple[int, str]]) -> tuple[int, str]:
-    """Run a command for each file of tests; return the worst status and all that they printed."""
+def run_files(part: str, command: Callable[[str], tuple[int, str]]) -> dict[str, Any]:
+    """Run a command for each file of tests, those that took longest last time first; return the worst status, all
+    that they printed, and how many seconds each took.
+    """
+    path = RESULTS / f"{part}.json"
+    last = json.loads(path.read_text())["result"].get("seconds", {}) if path.is_file() else {}
+    seconds: dict[str, float] = {}
+
+    def timed(file: str) -> tuple[int, str]:
+        begin = time.monotonic()
+        status, text = command(file)
+        seconds[file] = round(time.monotonic() - begin, 1)
+        return status, text
+
     together, alone = shards()
-    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        results = list(pool.map(command, together))
-    results += [command(file) for file in alone]
+    with ThreadPoolExecutor(max_workers=min(12, os.cpu_count() or 1)) as pool:
+        results = list(pool.map(timed, sorted(together, key=lambda file: -last.get(file, 0))))
+    results += [timed(file) for file in alone]
     nothing = 5  # pytest's status for a file of which no test is chosen
-    # A process that a signal has ended has a status below zero.
-    return max(abs(status) for status, _ in results if status != nothing), "\n".join(text for _, text in results)
+    return {
+        # A process that a signal has ended has a status below zero.
+        "status": max(abs(status) for status, _ in results if status != nothing),
+        "text": "\n".join(text for _, text in results),
+        "seconds": seconds,
+    }
 
 
 def run_suite() -> dict[str, Any]:
     # Tests of the build need no GPU, and take longer than all others.
-    status, text = run_files(lambda file: run(pytest(file, "-m", "not build"), environment()))
+    result = run_files("suite", lambda file: run(pytest(file, "-m", "not build"), environment()))
+    text = result.pop("text")
     skips = re.findall(r"^SKIPPED (\[\d+\] .*)$", text, re.MULTILINE)
-    return {"status": status, "counts": counts(text), "failures": failures(text), "skips": skips}
+    return {**result, "counts": counts(text), "failures": failures(text), "skips": skips}
 
 
 def findings(log: str) -> tuple[list[str], list[str]]:
@@ -236,8 +256,8 @@ def run_sanitizer(tool: str) -> dict[str, Any]:
             results.append(sanitize(tool, pytest(file, "-m", f"gpu and {left_out}")))
             return results[-1]["status"], results[-1].pop("text")
 
-        status, text = run_files(check)
-        result: dict[str, Any] = {"status": status}
+        result = run_files(tool, check)
+        text = result.pop("text")
         for key in ("findings", "findings_elsewhere", "reported_errors", "summaries"):
             parts = [part[key] for part in results]
             result[key] = sum(parts) if isinstance(parts[0], int) else [line for part in parts for line in part]
@@ -261,6 +281,15 @@ def run_sanitizer(tool: str) -> dict[str, Any]:
     return result
 
 
+def run_soak() -> dict[str, Any]:
+    options = ["--seconds", str(SOAK_SECONDS), "--processes", str(SOAK_PROCESSES), "--backend", "cuda"]
+    status, text = run([sys.executable, "scripts/soak.py", *options], environment())
+    seed = re.search(r"^seed (\d+)", text, re.MULTILINE)
+    table = re.findall(r"^(\w+) +(\d+) +(\d+) +(\d+)$", text, re.MULTILINE)
+    cases = {kind: dict(zip(("cases", "refusals", "failures"), map(int, row), strict=True)) for kind, *row in table}
+    return {"status": status, "seed": seed[1] if seed else "unknown", "cases": cases}
+
+
 def run_bench() -> dict[str, Any]:
     command = [sys.executable, "benchmarks/run.py", *BENCHMARKS, "--output", str(RESULTS)]
     status, _ = run(command, environment())
@@ -270,6 +299,8 @@ def run_bench() -> dict[str, Any]:
 def run_part(part: str) -> dict[str, Any]:
     if part == "suite":
         return run_suite()
+    if part == "soak":
+        return run_soak()
     return run_bench() if part == "bench" else run_sanitizer(part)
 
 
@@ -313,6 +344,11 @@ def describe(part: str, content: dict[str, Any]) -> list[str]:
         elsewhere = result["findings_elsewhere"]
         lines.append(f"Functions looked for that the driver does not have: {len(elsewhere) or 'none'}.")
         lines += [f"- {text}" for text in sorted(set(elsewhere))[:50]]
+    if part == "soak":
+        lines.append(f"Random calls of seed {result['seed']}, by kind: cases, of them refused as expected, failures.")
+        lines += [
+            f"- {kind}: {row['cases']}, {row['refusals']}, {row['failures']}" for kind, row in result["cases"].items()
+        ]
     if part == "memcheck":
         lines.append("Left out, here and above: tests that build from source (marked `build`), which need no GPU.")
     if "run_without" in result:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the tests on the host back-end under the compilers' sanitizers.
 
-    python scripts/sanitizers.py [address] [thread] [-- pytest's arguments]
+    python scripts/sanitizers.py [address] [thread] [--soak SECONDS] [-- pytest's arguments]
 
 address  AddressSanitizer and UndefinedBehaviorSanitizer, over the suite
 thread   ThreadSanitizer, over the tests of threads, streams, memory and of what the pool of threads computes
@@ -9,7 +9,9 @@ thread   ThreadSanitizer, over the tests of threads, streams, memory and of what
 Without a name both run, side by side. The extension is built apart for each, in build/sanitizers; the plain Python
 runs it with the sanitizer's library preloaded. First planted defects must be found, so that a clean run means
 something. Leaks are looked for in reports whose stack passes through the extension: Python itself leaves
-memory behind at exit. Every other report counts, wherever its stack lies, but for tsan_suppressions.txt.
+memory behind at exit. Every other report counts, wherever its stack lies, but for tsan_suppressions.txt. After the
+tests random calls are run (scripts/soak.py): the first cases of the seed that the sources' hash gives, or, with --soak,
+so many seconds of a new seed, which is printed; --soak 0 leaves them out.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build/sanitizers"
 LIMIT_S = 1500  # for one run of the tests
+CASES = "8000"  # of random calls, some minutes
 # Not run under any: what looks at the installed package, or at how long something takes.
 LEFT_OUT = "not test_package and not test_import_is_quick"
 
@@ -52,9 +55,11 @@ SANITIZERS = {
         more_flags="-fno-sanitize-recover=undefined",
         libraries=("libasan.so", "libubsan.so", "libstdc++.so"),
         environment={
-            "ASAN_OPTIONS": "log_path=LOG:print_suppressions=0:detect_leaks=1:exitcode=86:allocator_may_return_null=1",
+            # Leaks at exit keep the exit status (the two share exitcode), so an error ends the process by a signal.
+            "ASAN_OPTIONS": "log_path=LOG:print_suppressions=0:detect_leaks=1:abort_on_error=1:handle_abort=0"
+            ":allocator_may_return_null=1",
             "LSAN_OPTIONS": "log_path=LOG:print_suppressions=0:exitcode=0:max_leaks=0",
-            "UBSAN_OPTIONS": "log_path=LOG:print_suppressions=0:print_stacktrace=1:halt_on_error=1",
+            "UBSAN_OPTIONS": "log_path=LOG:print_suppressions=0:print_stacktrace=1:halt_on_error=1:abort_on_error=1",
         },
         defects={
             "overrun": "heap-buffer-overflow",
@@ -203,14 +208,28 @@ class Runner:
         )
         return not problems and code == 0
 
+    def soak(self, seconds: float | None) -> bool:
+        """Run random calls; whether they passed and no problem was reported."""
+        folder = self.folder / "soak"
+        options = ["--backend", "host", "--processes", "1", "--log", folder]
+        options += ["--seed", "sources", "--to", CASES] if seconds is None else ["--seconds", str(seconds)]
+        code = self.run(ROOT / "scripts/soak.py", *options)
+        problems = self.reports()
+        print((self.folder / "output").read_text(errors="replace")[-6000:])
+        print(*problems, sep="\n\n", file=sys.stderr)
+        print(f"{self.name}: soak ended with {code}; the sanitizer reported {len(problems)} problems", flush=True)
+        return not problems and code == 0
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="name", help="address or thread; both by default")
+    parser.add_argument("--soak", type=float, metavar="SECONDS", help="of random calls of a new seed, after the tests")
     arguments = sys.argv[1:]
     at = arguments.index("--") if "--" in arguments else len(arguments)
     own, others = arguments[:at], arguments[at + 1 :]
-    names = parser.parse_args(own).names or list(SANITIZERS)
+    options = parser.parse_args(own)
+    names = options.names or list(SANITIZERS)
     if unknown := set(names) - set(SANITIZERS):
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(SANITIZERS)}")
     runners = [Runner(name) for name in names]
@@ -220,6 +239,8 @@ def main() -> int:
             return 1
     with ThreadPoolExecutor(len(runners)) as pool:  # each has one core to itself
         passed = list(pool.map(lambda runner: runner.test(others), runners))
+        if options.soak != 0:
+            passed += pool.map(lambda runner: runner.soak(options.soak), runners)
     return 0 if all(passed) else 1
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -118,7 +119,22 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report
 
 
+def reason_of(report: pytest.TestReport) -> str:
+    """Return why a test was skipped."""
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    skipped = [report for report in terminalreporter.stats.get("skipped", []) if "needs a GPU" in str(report.longrepr)]
-    where = "with a GPU" if HAS_GPU else f"without a GPU: {len(skipped)} tests that need one were skipped"
-    terminalreporter.write_line(f"cukern {cukern.__version__}, {where}")
+    """Say what ran where, and what was skipped and why, in a few lines."""
+    write = terminalreporter.write_line
+    ran = sum(len(terminalreporter.stats.get(kind, [])) for kind in ("passed", "failed", "xfailed", "xpassed"))
+    places = "host, host-staged and cuda" if HAS_GPU else "host and host-staged"
+    write(f"cukern {cukern.__version__}: {ran} tests ran, on the back-ends {places}")
+    reasons = Counter(map(reason_of, terminalreporter.stats.get("skipped", [])))
+    for reason, count in reasons.most_common(5):
+        write(f"{count} skipped: {reason}")
+    if len(reasons) > 5:
+        write(
+            f"{sum(count for _, count in reasons.most_common()[5:])} skipped for {len(reasons) - 5} other reasons (-rs)"
+        )

@@ -65,7 +65,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "null": ({"data": None}, TypeError, "no memory"),
     "null, no dimensions": ({"data": None, "shape": ()}, TypeError, "no memory"),
     "null, an offset": ({"data": None, "byte_offset": 64}, TypeError, "no memory"),
-    "misaligned": ({"shape": (2,), "byte_offset": 2}, ValueError, "not aligned"),
+    "misaligned": ({"shape": (2,), "byte_offset": 2}, BufferError, "not aligned"),
     "another device": ({"device": (METAL, 0)}, TypeError, "device"),
     "lanes": ({"dtype": (2, 32, 4)}, TypeError, "lanes"),
 }

@@ -217,8 +217,8 @@ def test_copies_are_apart(memory: str) -> None:
 
 def test_copies_keep_fortrans_order() -> None:
     a, wanted = pair((3, 4))
-    for copy in (a.T.copy(), a.T.astype("float64")):
-        same_view(copy, wanted.T.copy(order="K"))
+    same_view(a.T.astype("float64"), wanted.T.copy(order="K"))
+    same_view(a.T.copy(), wanted.T.copy())
     same_view(a[::2].copy(), wanted[::2].copy())
 
 
@@ -249,7 +249,7 @@ def test_contiguity_of_lengths_of_one_and_none(shape: tuple[int, ...]) -> None:
     a, wanted = pair(shape)
     same_view(a, wanted)
     same_view(a.T, wanted.T)
-    same_view(a.T.copy(), wanted.T.copy(order="K"))
+    same_view(a.T.copy(order="K"), wanted.T.copy(order="K"))
     if 0 not in shape:  # without elements, NumPy's own differ by version
         assert cukern.empty(shape).strides == np.empty(shape).strides
 

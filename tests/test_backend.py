@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import HAS_GPU
+from processes import run_quietly
 
 import cukern
 from cukern import _cukern
@@ -225,3 +226,35 @@ print(len(causes), causes.pop())
     done = run(code)
     assert done.returncode == 0, done.stderr  # and no destructor aborts
     assert done.stdout.startswith("1 add: cuda")
+
+
+FORKS = """
+    import os, threading
+    import numpy as np, cukern
+    from cukern import _cukern
+    _cukern._information()
+    stop = threading.Event()
+    def work():
+        while not stop.is_set():
+            _cukern._information()
+            cukern.from_dlpack(np.ones(3)) + 1
+            cukern.add(np.ones(100_000), 1)
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(60):
+        child = os.fork()
+        if child == 0:
+            _cukern._information()
+            good = cukern.add(np.ones(100_000), 1).sum() == 200_000 and cukern.ones(2).tolist() == [1, 1]
+            os._exit(0 if good else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    stop.set()
+    for thread in threads:
+        thread.join()
+"""
+
+
+@pytest.mark.unsanitized  # ThreadSanitizer knows no fork of a process with threads
+def test_children_of_fork_find_no_lock_held() -> None:
+    assert run_quietly(FORKS, CUKERN_BACKEND="host") == ""

@@ -44,8 +44,14 @@ def toolchain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
 
 
 def host_only(**environment: str) -> dict[str, str]:
-    """Return the environment of a host-only build, and of its tests."""
-    return {**os.environ, "CUKERN_HOST_ONLY": "1", "CUKERN_REQUIRE_GPU": "0", **environment}
+    """Return the environment of a host-only build, unoptimized, which takes a third of the time, and of its tests."""
+    return {
+        **os.environ,
+        "CUKERN_HOST_ONLY": "1",
+        "CUKERN_REQUIRE_GPU": "0",
+        "CUKERN_CXXFLAGS": f"{os.environ.get('CUKERN_CXXFLAGS', '')} -O0",
+        **environment,
+    }
 
 
 def run(*command: str | Path, cwd: Path, **options) -> str:
@@ -195,13 +201,36 @@ def test_a_wheel_from_the_sdist(tree: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         archive.extractall(tmp_path / "site")
-    headers = {f"cukern/include/{path.relative_to(tree / 'cuda/include')}" for path in tree.glob("cuda/include/*/*")}
-    package = {"__init__.py", "__main__.py", "_namespace.py", "py.typed", "_cukern.pyi", "_cukern.abi3.so"}
+    headers = {"cukern/include/cukern/cukern.h", "cukern/include/cukern/ops.def"}
+    package = {
+        "__init__.py",
+        "__main__.py",
+        "_namespace.py",
+        "_numpy_functions.py",
+        "py.typed",
+        "_cukern.pyi",
+        "_cukern.abi3.so",
+    }
     assert {name for name in names if ".dist-info" not in name} == headers | {f"cukern/{name}" for name in package}
     code = "import cukern; print(cukern.__file__, cukern.add(1, 2), cukern.get_include())"
     text = run(sys.executable, "-c", code, cwd=tmp_path, env=host_only(PYTHONPATH=str(tmp_path / "site")))
     assert str(tmp_path / "site/cukern/__init__.py") in text
     assert str(tmp_path / "site/cukern/include") in text
+
+
+def apply_change(tree: Path, change: str) -> None:
+    """Apply a unified diff: each hunk's old lines must be in the file once, wherever that is."""
+    for part in re.split(r"^--- .*\n", change, flags=re.MULTILINE)[1:]:
+        header, body = part.split("\n", 1)
+        path = tree / header.removeprefix("+++ b/")
+        text = path.read_text()
+        for hunk in re.split(r"^@@.*\n", body, flags=re.MULTILINE)[1:]:
+            lines = hunk.splitlines()
+            old = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("+"))
+            new = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("-"))
+            assert text.count(old) == 1, f"{path.name} does not have these lines once:\n{old}"
+            text = text.replace(old, new)
+        path.write_text(text)
 
 
 def test_adding_an_operation_touches_three_places(tree: Path) -> None:
@@ -213,7 +242,7 @@ def test_adding_an_operation_touches_three_places(tree: Path) -> None:
         "cuda/src/functors.cuh",
         "tests/oracles.py",
     ]
-    run("patch", "-p1", "--fuzz=0", cwd=tree, input=change[1])
+    apply_change(tree, change[1])
     build_in_place(tree)
     environment = host_only(PYTHONPATH=str(tree / "python"), CUKERN_BACKEND="host")
     code = "import cukern; print(cukern.reversed_subtract(5, 7), cukern.__file__)"
@@ -275,3 +304,10 @@ def test_tasks_are_printed() -> None:
     )
     assert wrong.returncode == 1
     assert "there is no task 'nothing'" in wrong.stderr
+
+
+def test_a_task_given_as_an_argument_is_an_error() -> None:
+    plain = {name: value for name, value in os.environ.items() if name != "TASK"}  # that of who runs the tests
+    done = subprocess.run([ROOT / "scripts/build.sh", "demo"], capture_output=True, text=True, check=False, env=plain)
+    assert done.returncode == 1
+    assert "TASK=demo ./scripts/build.sh" in done.stderr

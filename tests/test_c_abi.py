@@ -240,7 +240,7 @@ def test_dev_forms_leave_the_current_device_alone(library: ctypes.CDLL) -> None:
     assert device_call(library, "cukern_add_f32_dev", arrays, a.shape) == 0
     assert device_call(library, "cukern_add_f32_dev", arrays, a.shape, device=99) == 3
     error = library.cukern_last_error().contents
-    assert (error.name, error.api) == (b"cudaErrorInvalidDevice", b"cudaSetDevice")
+    assert (error.name, error.api) == (b"cudaErrorInvalidDevice", b"cuCtxPushCurrent")
     assert torch.cuda.current_device() == before
     torch.cuda.synchronize()
     assert a.tolist() == [2] * 8

@@ -147,6 +147,29 @@ def test_reductions_of_views_on_the_host(backend: str, name: str, rng: np.random
         assert last_message() == b"axes[0] is 3; expected 0 to 2"
 
 
+@pytest.mark.parametrize("backend", ["host"], indirect=True)
+def test_axes_are_checked(backend: str) -> None:
+    a = np.ones((2, 3), np.float32)
+    out = np.full(8, 7, np.float32)
+    function = function_of("sum", a.dtype, "_dev")
+    ints = ctypes.c_int * 3
+    cases = [
+        (None, 1, b"axes is null, and num_axes is 1"),
+        (None, -1, b"num_axes is -1; expected 0 to 2"),
+        (ints(0, 1, 0), 3, b"num_axes is 3; expected 0 to 2"),
+        (ints(1, 1, 0), 2, b"axes[1] is 1, which is given twice"),
+        (ints(-1, 0, 0), 1, b"axes[0] is -1; expected 0 to 1"),
+    ]
+    for axes, number, message in cases:
+        shape, strides = (ctypes.c_int64 * 2)(2, 3), (ctypes.c_int64 * 2)(3, 1)
+        data, result = ctypes.c_void_p(a.ctypes.data), ctypes.c_void_p(out.ctypes.data)
+        status = function(data, strides, shape, 2, axes, number, result, 0, ctypes.c_void_p(0))
+        assert (status, last_message()) == (1, message)
+        assert (out == 7).all()
+    assert function(data, strides, shape, 2, None, 0, result, 0, ctypes.c_void_p(0)) == 0
+    assert out.tolist() == [1] * 6 + [7] * 2
+
+
 @pytest.mark.parametrize("backend", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
 @pytest.mark.parametrize("name", ["sum", "max", "argmax", "any", "mean"])
 def test_reductions_of_views_on_the_gpu(backend: str, name: str, rng: np.random.Generator) -> None:

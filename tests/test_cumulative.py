@@ -15,6 +15,7 @@ from oracles import ELEMENT_TYPES
 from test_properties import PROFILE, views
 
 import cukern
+from cukern import _cukern
 
 NAMES = ["cumulative_sum", "cumulative_prod"]
 pytestmark = pytest.mark.usefixtures("backend")
@@ -110,7 +111,10 @@ def test_many_dimensions(rng: np.random.Generator) -> None:
 def test_dtype(dtype: str, rng: np.random.Generator) -> None:
     a = rng.integers(-9, 10, 300).astype(np.int16)
     result = cukern.cumulative_sum(a, dtype=dtype)
-    assert_running(result, "cumulative_sum", a, 0, dtype="int64" if dtype == "bool" else dtype)
+    if dtype == "bool":  # whether any element up to each holds
+        np.testing.assert_array_equal(result, np.cumsum(a, dtype=bool), strict=True)
+        return
+    assert_running(result, "cumulative_sum", a, 0, dtype=dtype)
 
 
 def test_the_same_each_time(rng: np.random.Generator) -> None:
@@ -187,3 +191,21 @@ def test_refuses(name: str) -> None:
         function(np.ones((2, 2)), axis=(0, 1))
     with pytest.raises(TypeError):
         function([1, 2])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backend", ["cuda"], indirect=True)
+def test_a_second_step_that_fails_is_waited_for(backend: str) -> None:
+    """Nothing knows of the first step's work then: the host waits for it before it says what failed."""
+    x, out = cukern.ones(1000), cukern.zeros(1001)
+    stream = cukern.Stream()
+    before = cukern.counters()["synchronizations"]
+    _cukern._inject_fault("launch", 2)
+    try:
+        with pytest.raises(cukern.CudaError, match="injected"):
+            cukern.cumulative_sum(x, include_initial=True, out=out, stream=stream)
+    finally:
+        _cukern._inject_fault("launch", 0)
+    assert cukern.counters()["synchronizations"] == before + 1
+    cukern.cumulative_sum(x, include_initial=True, out=out, stream=stream)
+    assert cukern.asnumpy(out)[-1] == 1000

@@ -257,3 +257,12 @@ def test_staging_at_every_chunk_edge(slot_bytes: int, small_bytes: int, rng: np.
             out = np.zeros((3, n), wide).T[:, 1]
             cukern.add(a, b, out=out)
             assert_same(np.array(out), np.add(a, b).astype(wide))
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_whole_powers_of_complex_numbers(dtype: type, rng: np.random.Generator) -> None:
+    # Near 1 the logarithm is small, and what is rounded comes of the products alone.
+    near = np.exp(0.001 * (rng.normal(size=1000) + 1j * rng.normal(size=1000))).astype(dtype)
+    exponents = np.arange(-99, 100)[:, None]
+    check("pow", near, exponents.astype(np.int8))
+    check("pow", near * near.dtype.type(1j), exponents.astype(dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable
 
@@ -113,6 +114,29 @@ def test_a_failure_leaves_out_to_its_owner(backend: str) -> None:
     with pytest.raises(cukern.CudaError):
         cukern.add(ONES, ONES, out=out)
     assert (out == 7).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backend", ["cuda"], indirect=True)
+@pytest.mark.parametrize("part", [1, 2])
+def test_a_launch_in_parts_is_tried_again_only_while_nothing_is_written(backend: str, part: int) -> None:
+    x = cukern.ones((3,) * 9, "int32")[(slice(2),) * 9]  # more dimensions than one kernel takes
+    gc.collect()
+    cycle: list[object] = [cukern.ones(1000)]
+    cycle.append(cycle)
+    del cycle  # for the collection before the second try
+    before = _cukern._fault_calls("part")
+    _cukern._inject_fault("part", part)
+    if part == 1:
+        cukern.add(x, 1, out=x)
+        assert _cukern._fault_calls("part") == before + 3  # of two, the first twice
+    else:
+        with pytest.raises(cukern.CudaError, match="cudaLaunchKernel") as caught:
+            cukern.add(x, 1, out=x)
+        assert not isinstance(caught.value, MemoryError)
+        assert _cukern._fault_calls("part") == before + 2
+    values, counts = np.unique(cukern.asnumpy(x), return_counts=True)
+    assert dict(zip(values.tolist(), counts.tolist(), strict=True)) == ({2: 512} if part == 1 else {1: 256, 2: 256})
 
 
 def test_exception_types() -> None:

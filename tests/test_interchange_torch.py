@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from interchange_tools import GPU_LIBRARIES, HOST_LIBRARIES, QUIET, VALUES, Library, bring, pointer_of
+from processes import run_quietly
 
 import cukern
 
@@ -42,6 +43,21 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "meta": (lambda torch: torch.ones(3, device="meta"), "fake or lazy"),
     "sparse": (lambda torch: torch.ones(3).to_sparse(), "sparse"),
 }
+
+
+@pytest.mark.usefixtures("torch")
+@pytest.mark.parametrize("value", ["[1, 2, 3].reverse", "tensor.detach", "lambda: True"])
+def test_what_is_set_on_one_tensor_says_nothing_of_others(value: str) -> None:
+    script = f"""
+        import torch, cukern
+        tensor = torch.arange(8.0)[::2]
+        tensor.is_neg = {value}
+        tensor.is_conj = {value}
+        for x in (tensor, torch.arange(8.0)[1::2], torch.ones(2, dtype=torch.complex64)):
+            assert torch.equal(cukern.add(x, 1), x + 1)
+        print("right")
+    """
+    assert run_quietly(script, CUKERN_BACKEND="host").strip() == "right"
 
 
 @pytest.mark.parametrize("how", ["operand", "second", "out", "asarray"])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 import subprocess
 import sys
 import zlib
 from importlib.metadata import metadata, version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +83,40 @@ def test_stub_names_every_function() -> None:
         if hasattr(cukern._cukern, name):
             assert any(text in stub for text in (f"def {name}(", f"class {name}(", f"class {name}:", f"{name}: "))
     assert (Path(cukern.__file__).parent / "py.typed").is_file()
+
+
+def parameters(function: ast.FunctionDef) -> set[str]:
+    """Return the names that a stub's function takes, of one variant of it."""
+    given = function.args
+    several = [argument for argument in (given.vararg, given.kwarg) if argument]
+    return {argument.arg for argument in given.posonlyargs + given.args + given.kwonlyargs + several} - {"self", "cls"}
+
+
+def assert_stub_agrees(owner: Any, body: list[ast.stmt]) -> None:
+    taken: dict[str, set[str]] = {}
+    for statement in body:
+        if isinstance(statement, ast.ClassDef):
+            kind = getattr(cukern._cukern, statement.name, None)
+            if kind is not None:
+                assert_stub_agrees(kind, statement.body)
+                named = {entry.name for entry in statement.body if isinstance(entry, ast.FunctionDef)}
+                methods = {name for name, value in vars(kind).items() if inspect.ismethoddescriptor(value)}
+                ours = methods - set(vars(object)) - {"__delitem__", "__del__", "__rsub__", "__release_buffer__"}
+                assert ours <= named, f"{statement.name}: {sorted(ours - named)}"
+        elif isinstance(statement, ast.FunctionDef):
+            taken.setdefault(statement.name, set()).update(parameters(statement))
+    for name, names in taken.items():
+        value = getattr(owner, name, None)
+        if name.startswith("__") or not getattr(value, "__text_signature__", None):
+            continue
+        signature = inspect.signature(value).parameters.values()
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature):
+            assert {parameter.name for parameter in signature} - {"self"} == names, name
+
+
+def test_stub_agrees_with_the_signatures() -> None:
+    stub = (Path(cukern.__file__).parent / "_cukern.pyi").read_text()
+    assert_stub_agrees(cukern._cukern, ast.parse(stub).body)
 
 
 def test_types_as_mypy_sees_them(tmp_path: Path) -> None:

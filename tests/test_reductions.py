@@ -306,3 +306,56 @@ def test_properties(data: st.DataObject) -> None:
         axis = tuple(sorted(set(data.draw(st.lists(st.integers(0, len(shape) - 1))))))
     keepdims = data.draw(st.booleans())
     assert_reduced(getattr(cukern, name)(a, axis=axis, keepdims=keepdims), name, a, axis=axis, keepdims=keepdims)
+
+
+# --- complex numbers that begin at a part of one ---
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "any", "all"])
+def test_complex_numbers_that_begin_at_a_part(name: str, dtype: str, rng: np.random.Generator) -> None:
+    part = {"complex64": np.float32, "complex128": np.float64}[dtype]
+    for shape in ((1000,), (7, 300), (300, 7), (5, 40, 6)):
+        count = int(np.prod(shape))
+        base = cukern.asarray(rng.standard_normal(2 * count + 1).astype(part) / 8 + 0.7)
+        for axis in (None, 0, len(shape) - 1):
+            a = at_a_part(base, shape, dtype)
+            wanted = getattr(np, name)(cukern.asnumpy(base)[1:].view(dtype).reshape(shape), axis=axis)
+            result = cukern.asnumpy(getattr(cukern, name)(a, axis=axis))
+            np.testing.assert_allclose(result, wanted, rtol=1e-3 if dtype == "complex64" else 1e-11)
+        running = cukern.asnumpy(cukern.cumulative_sum(at_a_part(base, shape, dtype), axis=0))
+        wanted = np.cumsum(cukern.asnumpy(base)[1:].view(dtype).reshape(shape), axis=0)
+        np.testing.assert_allclose(running, wanted, rtol=1e-3 if dtype == "complex64" else 1e-11)
+
+
+def at_a_part(base: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """Return an Array of complex numbers over those parts, from the second one on."""
+    if cukern.backend() == "host":
+        return cukern.from_dlpack(np.asarray(cukern.asnumpy(base))[1:].view(dtype).reshape(shape))
+    cupy = pytest.importorskip("cupy")
+    return cukern.from_dlpack(cupy.asarray(base)[1:].view(dtype).reshape(shape))
+
+
+# --- more results than a grid has blocks ---
+
+
+@pytest.mark.gpu
+@pytest.mark.unsanitized  # kernels over gigabytes crawl under a sanitizer
+@pytest.mark.parametrize("backend", ["cuda"], indirect=True)
+@pytest.mark.parametrize("outer", [1 << 31, (1 << 32) + 1])
+@pytest.mark.parametrize("name", ["max", "argmax", "any"])
+def test_more_results_than_a_grid_has_blocks(backend: str, name: str, outer: int) -> None:
+    if cukern.memory_info()["free"] < 100 << 30:
+        pytest.skip("needs 100 GiB of the GPU's memory")
+    a = cukern.zeros((outer, 3, 2), "int8")
+    a[:, 1, 1] = 1
+    a[outer - 1, 2, 0] = 1
+    out = cukern.empty((outer, 2), "int64" if name == "argmax" else "int8" if name == "max" else "bool")
+    out.fill(7 if name != "any" else 1)
+    getattr(cukern, name)(a, axis=1, out=out)
+    wanted = 1  # of the second column; of the first zero, but for the last
+    assert cukern.asnumpy(out[outer - 1]).tolist() == ([2, 1] if name == "argmax" else [1, 1])
+    assert cukern.asnumpy(cukern.min(out[:, 1])) == wanted
+    assert cukern.asnumpy(cukern.max(out[:-1, 0])) == 0
+    del a, out
+    cukern.empty_cache()

@@ -90,3 +90,23 @@ def test_parts_of_other_sources_never_mix(report: ModuleType, tmp_path: Path) ->
     assert report.stored("suite", "newer") is None
     assert report.stored("suite", "older") is not None
     assert report.stored("memcheck", "older") is None
+
+
+def test_the_longest_files_of_last_time_run_first(
+    report: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    began: list[str] = []
+
+    def run(file: str) -> tuple[int, str]:
+        began.append(file)
+        return {"tests/test_matmul.py": -11, "tests/test_docs.py": 5}.get(file, 0), f"of {file}"
+
+    monkeypatch.setattr(report.os, "cpu_count", lambda: 1)
+    last = {"tests/test_matmul.py": 2.0, "tests/test_table.py": 40.5}
+    (tmp_path / "suite.json").write_text(json.dumps({"sources": "older", "result": {"seconds": last}}))
+    result = report.run_files("suite", run)
+    assert began[:2] == ["tests/test_table.py", "tests/test_matmul.py"]
+    assert "tests/test_memory.py" in began[-len(report.ALONE) :]  # beside nothing else
+    assert result["status"] == 11  # a signal ended it
+    assert set(result["seconds"]) == set(began) == {f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py")}
+    assert "of tests/test_docs.py" in result["text"]

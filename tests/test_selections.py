@@ -140,6 +140,15 @@ def test_layouts(rng: np.random.Generator) -> None:
         close(cukern.axpy(0.3, x, y), axpy(np.float32(0.3), x, y))
 
 
+def test_the_values_decide_the_kind_of_the_result() -> None:
+    condition, own = np.array([True, False]), cukern.ones(2, memory="pinned")
+    assert type(cukern.where(condition, own, 0.0)) is cukern.Array
+    assert type(cukern.where(condition, 0.0, own)) is cukern.Array
+    assert type(cukern.where(own > 0, condition, False)) is np.ndarray
+    assert type(cukern.where(own > 0, 1.0, 2.0)) is cukern.Array
+    assert type(cukern.axpy(2.0, np.ones(2), own)) is np.ndarray
+
+
 def test_numbers_and_out(rng: np.random.Generator) -> None:
     c = rng.random((4, 5)) < 0.5
     a = random_array(rng, (4, 5), np.dtype(np.float32))

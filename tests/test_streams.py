@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import contextvars
 import gc
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -190,21 +193,272 @@ def test_an_exception_leaves_a_with_block() -> None:
     assert cukern.current_stream() == outside
 
 
-def test_with_blocks_nest_as_they_should() -> None:
+def test_a_block_is_left_once() -> None:
     first, second = cukern.Stream(), cukern.Stream()
-    with pytest.raises(RuntimeError, match="innermost"):
+    with pytest.raises(RuntimeError, match="not active"):
         first.__exit__(None, None, None)
-    with first, second, pytest.raises(RuntimeError, match="innermost"):
-        first.__exit__(None, None, None)
-    with pytest.raises(RuntimeError, match="more than 64 nested"):
-        enter_many(first, 65)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)  # the own entry, wherever it is
+    assert cukern.current_stream() is second
+    second.__exit__(None, None, None)
+    with pytest.raises(RuntimeError, match="not active"):
+        second.__exit__(None, None, None)
     assert cukern.current_stream() == cukern.Stream.from_handle(0)
 
 
-def enter_many(stream: cukern.Stream, times: int) -> None:
-    if times:
+def test_blocks_nest_deep_and_of_one_stream() -> None:
+    stream = cukern.Stream()
+    for _ in range(1000):
+        stream.__enter__()
+    with cukern.Stream() as inner:
+        assert cukern.current_stream() is inner
+    for _ in range(1000):
+        assert cukern.current_stream() is stream
+        stream.__exit__(None, None, None)
+    assert cukern.current_stream() == cukern.Stream.from_handle(0)
+
+
+def test_blocks_of_interleaved_generators() -> None:
+    def steps(stream: cukern.Stream) -> Iterator[Any]:
         with stream:
-            enter_many(stream, times - 1)
+            yield
+            yield
+
+    outside = cukern.current_stream()
+    first, second = cukern.Stream(), cukern.Stream()
+    one, two = steps(first), steps(second)
+    next(one)
+    next(two)
+    assert cukern.current_stream() is second
+    one.close()
+    assert cukern.current_stream() is second
+    two.close()
+    assert cukern.current_stream() == outside
+    one = steps(first)
+    next(one)
+    del one  # a generator that is given up leaves its block
+    assert cukern.current_stream() == outside
+
+
+def test_blocks_of_interleaved_tasks() -> None:
+    streams = [cukern.Stream() for _ in range(4)]
+    outside = cukern.current_stream()
+
+    async def work(stream: cukern.Stream, i: int) -> None:
+        for _ in range(3):
+            with stream, cukern.Device(0):
+                await asyncio.sleep(0.001 * ((i * 7) % 4))
+                assert cukern.current_stream() is stream
+                array = cukern.zeros(3)
+                await asyncio.sleep(0)
+                assert last_written_on(array, stream)
+            assert cukern.current_stream() == outside
+
+    async def main() -> None:
+        await asyncio.gather(*(work(stream, i) for i, stream in enumerate(streams)))
+        assert cukern.current_stream() == outside
+        with streams[0]:  # a task starts with the blocks of the one that made it
+            task = asyncio.create_task(inherits(streams[0]))
+            await asyncio.sleep(0)
+        await task
+
+    async def inherits(stream: cukern.Stream) -> None:
+        assert cukern.current_stream() is stream
+        await asyncio.sleep(0.001)
+        assert cukern.current_stream() is stream
+
+    asyncio.run(main())
+    assert cukern.current_stream() == outside
+
+
+def test_a_thread_that_ends_inside_a_block() -> None:
+    stream = cukern.Stream()
+    gone = weakref.ref(stream)
+    for target in (stream.__enter__, cukern.Device(0).__enter__):
+        thread = threading.Thread(target=target)
+        thread.start()
+        thread.join()
+    assert cukern.current_stream() == cukern.Stream.from_handle(0)
+    del stream, thread, target
+    gc.collect()
+    assert gone() is None  # its context has let go of it
+
+
+def test_an_asynchronous_generator_that_another_task_closes() -> None:
+    outside = cukern.current_stream()
+
+    async def numbers(stream: cukern.Stream) -> AsyncIterator[int]:
+        with stream:
+            yield 1
+            yield 2
+
+    async def main() -> None:
+        generator = numbers(cukern.Stream())
+
+        async def first() -> None:
+            assert await anext(generator) == 1
+
+        await asyncio.create_task(first())
+        await asyncio.create_task(close(generator))
+        assert cukern.current_stream() == outside
+
+    async def close(generator: Any) -> None:
+        await generator.aclose()
+
+    asyncio.run(main())
+    assert cukern.current_stream() == outside
+
+
+def test_an_asynchronous_generator_that_is_given_up() -> None:
+    outside = cukern.current_stream()
+
+    async def numbers() -> AsyncIterator[int]:
+        with cukern.Stream(), cukern.Device(0):
+            yield 1
+            yield 2
+
+    async def main() -> None:
+        async for _ in numbers():
+            assert cukern.current_stream() != outside
+            break
+        for _ in range(3):  # the loop closes it in a task of its own
+            gc.collect()
+            await asyncio.sleep(0)
+        assert cukern.current_stream() == outside
+        with cukern.Stream() as own:
+            assert cukern.current_stream() is own
+        assert cukern.current_stream() == outside
+
+    asyncio.run(main())
+    assert cukern.current_stream() == outside
+
+
+def test_a_generator_that_another_thread_closes() -> None:
+    outside = cukern.current_stream()
+
+    def numbers() -> Iterator[int]:
+        with cukern.Stream():
+            yield 1
+
+    generator = numbers()
+    next(generator)
+    assert cukern.current_stream() != outside
+    thread = threading.Thread(target=generator.close)
+    thread.start()
+    thread.join()
+    assert cukern.current_stream() == outside
+
+
+def test_a_block_that_is_left_in_a_copy_of_its_context() -> None:
+    outside = cukern.current_stream()
+    stream = cukern.Stream()
+    stream.__enter__()
+    copy = contextvars.copy_context()
+    copy.run(stream.__exit__, None, None, None)
+    assert cukern.current_stream() == outside
+    assert copy.run(cukern.current_stream) == outside
+    with pytest.raises(RuntimeError, match="not active"):
+        stream.__exit__(None, None, None)
+
+
+def test_a_stack_that_another_task_closes_leaves_others_blocks_alone() -> None:
+    stream = cukern.Stream()
+    stack = contextlib.ExitStack()
+
+    async def main() -> None:
+        entered, inside = asyncio.Event(), asyncio.Event()
+
+        async def first() -> None:
+            stack.enter_context(stream)
+            entered.set()
+            await asyncio.sleep(0.01)
+
+        async def second() -> None:
+            await entered.wait()
+            with stream:
+                inside.set()
+                await asyncio.sleep(0.01)
+                assert cukern.current_stream() is stream
+
+        async def third() -> None:
+            await inside.wait()
+            stack.close()
+
+        await asyncio.gather(first(), second(), third())
+
+    asyncio.run(main())
+    assert cukern.current_stream() == cukern.Stream.from_handle(0)
+
+
+def test_collections_while_blocks_are_entered_and_left() -> None:
+    outer, inner = cukern.Stream(), cukern.Stream()
+    outside = cukern.current_stream()
+
+    def steps(stream: cukern.Stream) -> Iterator[int]:
+        with stream:
+            yield 1
+
+    thresholds = gc.get_threshold()
+    try:
+        for threshold in range(1, 300):
+            gc.collect()
+            generator = steps(inner)
+            next(generator)
+            cycle: list[Any] = [generator]
+            cycle.append(cycle)
+            gc.set_threshold(threshold)
+            del generator, cycle  # a collection will leave its block, at any time from now on
+            with outer:
+                pass
+            gc.set_threshold(*thresholds)
+            gc.collect()
+            assert cukern.current_stream() == outside
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+def test_blocks_of_threads_that_end_do_not_pile_up() -> None:
+    stream = cukern.Stream()
+    threads = [threading.Thread(target=stream.__enter__) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+        thread.join()
+    del threads, thread
+    gc.collect()
+    with pytest.raises(RuntimeError, match="not active"):
+        stream.__exit__(None, None, None)
+
+
+def test_generators_that_share_a_stream() -> None:
+    def steps(stream: cukern.Stream) -> Iterator[int]:
+        with stream:
+            yield 1
+
+    shared, other = cukern.Stream(), cukern.Stream()
+    generators = [steps(shared), steps(other), steps(shared)]
+    for generator in generators:
+        next(generator)
+    generators[0].close()  # its own block, not the innermost one
+    assert cukern.current_stream() is shared
+    generators[2].close()
+    assert cukern.current_stream() is other
+    generators[1].close()
+    assert cukern.current_stream() == cukern.Stream.from_handle(0)
+
+
+def test_at_the_limit_of_recursion_no_block_is_overlooked() -> None:
+    missed: list[Any] = []
+
+    def down() -> None:
+        with contextlib.suppress(RecursionError):
+            if cukern.current_stream() is not stream:
+                missed.append(cukern.current_stream())
+        down()
+
+    with cukern.Stream() as stream, contextlib.suppress(RecursionError):
+        down()
+    assert missed == []
 
 
 def test_with_blocks_are_of_one_thread() -> None:
@@ -390,3 +644,20 @@ def test_the_free_of_memory_in_use_elsewhere_is_ordered_by_an_event() -> None:
     assert cukern.counters()["synchronizations"] == before[1]
     assert cukern.memory_info()["in_use"] == in_use - 2 * 8 * SIZE
     assert result.tolist() == [2.0] * SIZE
+
+
+def test_events_of_arrays_without_elements_are_given_back() -> None:
+    def use() -> None:
+        empty = cukern.zeros(0, "float32")
+        for stream in (2, cukern.Stream(), None):  # of the thread's default stream an event is kept
+            cukern.sign(empty, stream=stream)
+            cukern.add(empty, empty, out=empty, stream=stream)
+
+    use()
+    _cukern._release_caches()
+    gc.collect()
+    before = _cukern._held()
+    for _ in range(5):
+        use()
+    _cukern._release_caches()
+    assert _cukern._held() == before

@@ -1,6 +1,5 @@
 #include "block_pool.h"
 
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -105,13 +104,29 @@ void *BlockPool::acquire_cached(MemoryKind kind, std::size_t bytes, const Stream
     const Key key = key_of(kind, bytes, stream.device, list_of(stream));
     const std::lock_guard lock(mutex_);
     void *data = find(key, stream, recycled);
-    return data == nullptr && settle_lent(&key) ? find(key, stream, recycled) : data;
+    if (data != nullptr) return data;
+    const bool settled = settle_lent(enabled_ ? &key : nullptr);  // without a pool all of them can go
+    return settled ? find(key, stream, recycled) : nullptr;
 }
 
 Status BlockPool::acquire(MemoryKind kind, std::size_t bytes, const StreamRef &stream, void **out,
                           bool *recycled) noexcept {
     *out = acquire_cached(kind, bytes, stream, recycled);
-    return *out != nullptr ? CUKERN_OK : allocate(key_of(kind, bytes, stream.device, list_of(stream)), out);
+    return *out != nullptr ? CUKERN_OK
+                           : allocate(key_of(kind, bytes, stream.device, list_of(stream)), Pinned::goes, out);
+}
+
+Status BlockPool::acquire_idle(std::size_t bytes, int device, void **out) noexcept {
+    const Key key = key_of(MemoryKind::device, bytes, device, kIdle);
+    {
+        const std::lock_guard lock(mutex_);
+        *out = take(key);
+        if (*out == nullptr && !waiting_.empty()) {
+            collect();
+            *out = take(key);
+        }
+    }
+    return *out != nullptr ? CUKERN_OK : allocate(key, Pinned::stays, out);
 }
 
 bool BlockPool::over_limit(const Key &key) noexcept {
@@ -124,13 +139,13 @@ bool BlockPool::over_limit(const Key &key) noexcept {
 
 // From the driver; what is cached is given back when it has no more, or when the limit is reached. No lock is
 // held meanwhile: the driver may wait for the device.
-Status BlockPool::allocate(const Key &key, void **out) noexcept {
+Status BlockPool::allocate(const Key &key, Pinned pinned, void **out) noexcept {
     {
         const std::lock_guard lock(mutex_);
         if (usage_of(key) == nullptr) return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
     }
     const auto [kind, device, list, size] = key;
-    if (over_limit(key)) trim();
+    if (over_limit(key)) trim(pinned);
     Status status = CUKERN_OUT_OF_MEMORY;
     if (over_limit(key)) {
         fail(CUKERN_OUT_OF_MEMORY, "the limit of %lld bytes of %s memory is reached",
@@ -138,8 +153,9 @@ Status BlockPool::allocate(const Key &key, void **out) noexcept {
     } else {
         status = runtime_.allocate(kind, size, out);
         if (status == CUKERN_OUT_OF_MEMORY) {
-            const bool gave = give_reserve_back_ != nullptr && give_reserve_back_(reserve_);
-            if (trim() || gave) status = runtime_.allocate(kind, size, out);
+            const bool gave =
+                pinned == Pinned::goes && give_reserve_back_ != nullptr && give_reserve_back_(reserve_);
+            if (trim(pinned) || gave) status = runtime_.allocate(kind, size, out);
         }
     }
     if (status != CUKERN_OK) return describe_failure(key, status);
@@ -153,14 +169,12 @@ Status BlockPool::describe_failure(const Key &key, Status status) noexcept {
     const auto [kind, device, list, size] = key;
     std::int64_t free = 0;
     std::int64_t total = 0;
-    const ErrorRecord cause = last_error();
-    runtime_.device_memory(&free, &total);
-    ErrorRecord &record = last_error();
-    record = cause;
+    {
+        const ErrorKeeper cause;
+        runtime_.device_memory(&free, &total);
+    }
     const Usage now = usage(kind, device);
-    const std::size_t length = std::strlen(record.message);
-    std::snprintf(
-        record.message + length, sizeof record.message - length,
+    add_to_message(
         " (asked for %zu bytes of %s memory on device %d; %lld free there, %lld in use by cukern and %lld "
         "cached)",
         size, name_of(kind), device, static_cast<long long>(free), static_cast<long long>(now.in_use),
@@ -187,7 +201,6 @@ void BlockPool::release(MemoryKind kind, void *data, std::size_t bytes, int devi
         left.release(events_);
         return;
     }
-    if (!enabled_) settle_lent(nullptr);
     if (!enabled_ || waiting_.size() > crowd_) collect();
 }
 
@@ -298,7 +311,7 @@ Status BlockPool::wait_for_pinned(const Lists &free, const std::vector<Waiting> 
 }
 
 // Where the device cannot be waited for, as in a capture, pinned memory is put back.
-bool BlockPool::trim() noexcept {
+bool BlockPool::trim(Pinned pinned) noexcept {
     Lists free;
     std::vector<Waiting> waiting;
     {
@@ -310,9 +323,11 @@ bool BlockPool::trim() noexcept {
             for (std::size_t i = 0; i < list.size(); ++i) forget(key);
         for (const Waiting &block : waiting) forget(block.key);
     }
-    const ErrorRecord before = last_error();  // of the call that needs the memory
-    const bool idle = wait_for_pinned(free, waiting) == CUKERN_OK;
-    last_error() = before;
+    bool idle = false;
+    {
+        const ErrorKeeper before;  // of the call that needs the memory
+        idle = pinned == Pinned::goes && wait_for_pinned(free, waiting) == CUKERN_OK;
+    }
     const auto stays = [idle](const Key &key) { return !idle && std::get<0>(key) == MemoryKind::pinned; };
     bool any = false;
     for (const auto &[key, list] : free) {
@@ -373,41 +388,6 @@ BlockPool::Usage BlockPool::usage(MemoryKind kind) noexcept {
         sum.cached += usage.cached;
     }
     return sum;
-}
-
-Status Block::acquire(Context &context, std::size_t bytes, const StreamRef &stream) noexcept {
-    reset();
-    bool capturing = false;
-    CUKERN_TRY(stream_is_capturing(stream, &capturing));
-    if (capturing)
-        return fail(
-            CUKERN_CAPTURING,
-            "the stream is being captured, and this call needs memory for a while, which a graph would use "
-            "again later; pass contiguous arrays of the result's own element type");
-    bool recycled = false;
-    CUKERN_TRY(context.blocks.acquire(MemoryKind::device, bytes, stream, &data_, &recycled));
-    context_ = &context;
-    bytes_ = bytes;
-    stream_ = stream;
-    if (stream.owner != nullptr) stream.owner->retain();
-    return CUKERN_OK;
-}
-
-void Block::reset() noexcept {
-    if (data_ == nullptr) return;
-    const std::uint64_t list = BlockPool::list_of(stream_);
-    Events events;
-    if (list == BlockPool::kIdle) {
-        const DeviceGuard guard(context_->runtime, stream_.device);
-        Event event = nullptr;
-        Status status = context_->events.acquire(stream_.device, &event);
-        if (status == CUKERN_OK) status = context_->runtime.record(event, stream_.handle);
-        if (event != nullptr) events.add(event, stream_.device);
-        if (status != CUKERN_OK) context_->runtime.synchronize(stream_.handle);
-    }
-    context_->blocks.release(MemoryKind::device, data_, bytes_, stream_.device, list, events);
-    if (stream_.owner != nullptr) stream_.owner->release();
-    data_ = nullptr;
 }
 
 }  // namespace cukern

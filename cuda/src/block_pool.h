@@ -44,6 +44,10 @@ public:
     Status acquire(MemoryKind kind, std::size_t bytes, const StreamRef &stream, void **out,
                    bool *recycled) noexcept;
 
+    // A block that nothing works on, for a captured call: from what is idle, or from the driver, never by waiting.
+    // Its kind is device memory, and its device must be current.
+    Status acquire_idle(std::size_t bytes, int device, void **out) noexcept;
+
     // Back to a list once `events` have passed, which are given back then. A block that was lent may be in use on
     // streams that nobody told of: it waits for all that its device has been asked for by the time that it is
     // needed again.
@@ -53,8 +57,10 @@ public:
     // A stream is about to go: what is cached for it goes to the idle blocks.
     void forget_stream(const StreamRef &stream) noexcept;
 
-    // Gives back what is cached; whether there was anything.
-    bool trim() noexcept;
+    // Gives back what is cached; whether there was anything. The release of pinned memory waits for the device,
+    // which a capture forbids: see Pinned.
+    enum class Pinned { goes, stays };
+    bool trim(Pinned pinned = Pinned::goes) noexcept;
 
     void set_limit(MemoryKind kind, int device, std::int64_t bytes) noexcept;
     struct Usage {
@@ -84,7 +90,7 @@ private:
     void collect() noexcept;
     bool settle_lent(const Key *key) noexcept;
     static bool serves(const Key &own, const Key &key) noexcept;
-    Status allocate(const Key &key, void **out) noexcept;
+    Status allocate(const Key &key, Pinned pinned, void **out) noexcept;
     Status wait_for_pinned(const Lists &free, const std::vector<Waiting> &waiting) noexcept;
     void put_back(const Lists &free, const std::vector<Waiting> &waiting) noexcept;
     bool over_limit(const Key &key) noexcept;
@@ -101,27 +107,6 @@ private:
     std::vector<Waiting> waiting_;
     std::size_t crowd_;  // waiting blocks from which on a release looks whether some need not wait any more
     std::map<std::pair<MemoryKind, int>, Usage> usage_;
-};
-
-// A block of device memory that work on one stream uses for a scope.
-class Block {
-public:
-    Block() noexcept = default;
-    Block(const Block &) = delete;
-    Block &operator=(const Block &) = delete;
-    ~Block() { reset(); }
-
-    // The stream's device must be current. Refused while the stream is captured: a graph would use the memory
-    // after the scope.
-    Status acquire(Context &context, std::size_t bytes, const StreamRef &stream) noexcept;
-    void reset() noexcept;
-    void *data() const noexcept { return data_; }
-
-private:
-    Context *context_ = nullptr;
-    void *data_ = nullptr;
-    std::size_t bytes_ = 0;
-    StreamRef stream_;
 };
 
 }  // namespace cukern

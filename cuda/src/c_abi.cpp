@@ -1,6 +1,7 @@
 // The C ABI: pointers in, a status out. The elementwise functions are made from ops.def.
 #include "cukern/cukern.h"
 
+#include <utility>
 #include <cstring>
 
 #include "cukern/backend.h"
@@ -106,7 +107,7 @@ Status run_on_host(Op op, Views &views) noexcept {
     CUKERN_TRY(check_overlap(views.out, views.a, "a", true));
     if (arity(op) > 1) CUKERN_TRY(check_overlap(views.out, views.b, "b", true));
     if (arity(op) > 2) CUKERN_TRY(check_overlap(views.out, views.control, "condition", true));
-    return elementwise_on_host(call);
+    return elementwise(call, Execution{});
 }
 
 Status run_on_device(Op op, Views &views, int device, void *stream) noexcept {
@@ -114,7 +115,7 @@ Status run_on_device(Op op, Views &views, int device, void *stream) noexcept {
     CUKERN_TRY(make_call(op, views, &call));
     StreamRef ref;
     CUKERN_TRY(stream_ref(stream, device, &ref));
-    return elementwise(call, ref);
+    return elementwise(call, {true, ref});
 }
 
 template <typename T, typename R>
@@ -178,10 +179,10 @@ Status reduction(Op op, const T *a, R *out, std::size_t n) noexcept {
     ReduceCall call;
     call.op = op;
     call.compute = typed.compute;
-    call.input = &views.a;
+    call.inputs[0] = &views.a;
     call.out = &views.out;
     call.reduced[0] = true;
-    return reduce_on_host(call);
+    return reduce(call, Execution{});
 }
 
 template <typename T, typename R>
@@ -190,10 +191,15 @@ Status reduction_on_device(Op op, const T *a, const std::int64_t *a_strides, con
     Views views;
     CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &views.a));
     ReduceCall call;
+    if (num_axes < 0 || num_axes > ndim)
+        return fail(CUKERN_INVALID_ARGUMENT, "num_axes is %d; expected 0 to %d", num_axes, ndim);
+    if (axes == nullptr && num_axes > 0)
+        return fail(CUKERN_INVALID_ARGUMENT, "axes is null, and num_axes is %d", num_axes);
     for (int i = 0; i < num_axes; ++i) {
         if (axes[i] < 0 || axes[i] >= ndim)
             return fail(CUKERN_INVALID_ARGUMENT, "axes[%d] is %d; expected 0 to %d", i, axes[i], ndim - 1);
-        call.reduced[axes[i]] = true;
+        if (std::exchange(call.reduced[axes[i]], true))
+            return fail(CUKERN_INVALID_ARGUMENT, "axes[%d] is %d, which is given twice", i, axes[i]);
     }
     std::int64_t kept[kMaxDims];
     int num_kept = 0;
@@ -212,11 +218,11 @@ Status reduction_on_device(Op op, const T *a, const std::int64_t *a_strides, con
     CUKERN_TRY(make_call(op, views, &typed));
     call.op = op;
     call.compute = typed.compute;
-    call.input = &views.a;
+    call.inputs[0] = &views.a;
     call.out = &views.out;
     StreamRef ref;
     CUKERN_TRY(stream_ref(stream, device, &ref));
-    return reduce(call, ref);
+    return reduce(call, {true, ref});
 }
 
 template <typename T>
@@ -241,10 +247,10 @@ Status product(MatmulAlgorithm algorithm, const T *a, const T *b, T *out, std::i
     MatmulCall call;
     call.algorithm = algorithm;
     call.compute = ElementTypeOf<T>::value;
-    call.a = &x;
-    call.b = &y;
+    call.inputs[0] = &x;
+    call.inputs[1] = &y;
     call.out = &z;
-    return matmul_on_host(call);
+    return matmul(call, Execution{});
 }
 
 template <typename T>
@@ -260,12 +266,12 @@ Status product_on_device(MatmulAlgorithm algorithm, const T *a, const std::int64
     MatmulCall call;
     call.algorithm = algorithm;
     call.compute = ElementTypeOf<T>::value;
-    call.a = &x;
-    call.b = &y;
+    call.inputs[0] = &x;
+    call.inputs[1] = &y;
     call.out = &z;
     StreamRef ref;
     CUKERN_TRY(stream_ref(stream, device, &ref));
-    return matmul(call, ref);
+    return matmul(call, {true, ref});
 }
 
 }  // namespace

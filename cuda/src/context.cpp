@@ -11,12 +11,14 @@
 #include <new>
 
 #include "cukern/storage.h"
+#include "fork_mutex.h"
+#include "host/thread_pool.h"
 
 namespace cukern {
 namespace {
 
 struct Globals {
-    std::mutex mutex;
+    ForkMutex mutex;
     Context *contexts[2] = {};  // by Backend; made once, never destroyed: the driver goes before we could
     std::atomic<Context *> active{nullptr};
     BackendInfo info;
@@ -41,7 +43,7 @@ Globals *globals() noexcept {
     auto *fresh = new (std::nothrow) Globals;
     if (fresh == nullptr) return nullptr;
     if (g_globals.compare_exchange_strong(current, fresh, std::memory_order_acq_rel)) return fresh;
-    delete fresh;
+    // Another thread was first; this one stays, since its mutex is known to every fork.
     return current;
 }
 
@@ -69,6 +71,9 @@ void copy_text(char (&to)[size], const char *text) noexcept {
 }
 
 Status choose(BackendInfo *info) noexcept {
+    if (!is_thread_count_valid())
+        return fail(CUKERN_NO_BACKEND, "CUKERN_NUM_THREADS is '%.40s'; expected a number of threads, from 1 on",
+                    std::getenv("CUKERN_NUM_THREADS"));
     const char *wish = std::getenv("CUKERN_BACKEND");
     if (wish == nullptr || wish[0] == '\0') wish = "auto";
     if (std::strcmp(wish, "host") == 0) {
@@ -185,6 +190,7 @@ void testing::release_caches() noexcept {
     Context *active = nullptr;
     if (context(&active) != CUKERN_OK || active == nullptr) return;
     release_finished();
+    active->graph_blocks.collect();
     active->lanes.trim();
     active->blocks.trim();
     active->events.empty();

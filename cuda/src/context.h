@@ -3,18 +3,21 @@
 
 #include "block_pool.h"
 #include "event_pool.h"
+#include "graph_blocks.h"
 #include "lane_pool.h"
 #include "runtime.h"
 
 namespace cukern {
 
 struct Context {
-    explicit Context(Runtime &r) noexcept : runtime(r), events(r), blocks(r, events), lanes(r, blocks) {
+    explicit Context(Runtime &r) noexcept
+        : runtime(r), events(r), blocks(r, events), graph_blocks(r, blocks), lanes(r, blocks) {
         blocks.set_reserve([](void *pool) { return static_cast<LanePool *>(pool)->trim(); }, &lanes);
     }
     Runtime &runtime;
     EventPool events;
     BlockPool blocks;
+    GraphBlocks graph_blocks;
     LanePool lanes;
 };
 

@@ -33,7 +33,9 @@ CUKERN_HD To bit_cast(From from) {
 
 CUKERN_HD float to_float(Float16 value) {
 #ifdef __CUDA_ARCH__
-    return __half2float(bit_cast<__half>(value.bits));
+    // The conversion drops a NaN's sign.
+    const auto sign = static_cast<std::uint32_t>(value.bits & 0x8000U) << 16;
+    return bit_cast<float>(bit_cast<std::uint32_t>(__half2float(bit_cast<__half>(value.bits))) | sign);
 #else
     const std::uint32_t sign = static_cast<std::uint32_t>(value.bits & 0x8000U) << 16;
     const std::uint32_t magnitude = value.bits & 0x7FFFU;

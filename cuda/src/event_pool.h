@@ -26,13 +26,41 @@ public:
         return runtime_.create_event(false, out);
     }
 
-    // A stream that waits for the event may still do so: recording it again does not concern that wait.
+    // A stream that waits for the event may still do so: recording it again does not concern that wait. One that
+    // the host waits for (see hold) is kept apart until it is let go.
     void release(int device, Event event) noexcept {
         const std::lock_guard lock(mutex_);
+        for (Held &held : held_) {
+            if (held.event != event) continue;
+            held.released = true;
+            return;
+        }
+        keep(device, event);
+    }
+
+    // A thread is about to wait for an event on the host, which somebody else may release meanwhile: it is not
+    // recorded anew before the last such thread lets it go.
+    void hold(Event event) noexcept {
+        const std::lock_guard lock(mutex_);
+        for (Held &held : held_) {
+            if (held.event != event) continue;
+            ++held.waits;
+            return;
+        }
         try {
-            free_[device].push_back(event);
+            held_.push_back({event, 1, false});
         } catch (...) {
-            runtime_.destroy_event(event);
+            return;  // no memory: the wait may return early
+        }
+    }
+    void let_go(int device, Event event) noexcept {
+        const std::lock_guard lock(mutex_);
+        for (std::size_t i = 0; i < held_.size(); ++i) {
+            if (held_[i].event != event || --held_[i].waits > 0) continue;
+            if (held_[i].released) keep(device, event);
+            held_[i] = held_.back();
+            held_.pop_back();
+            return;
         }
     }
 
@@ -45,9 +73,23 @@ public:
     }
 
 private:
+    struct Held {
+        Event event;
+        int waits;
+        bool released;
+    };
+    void keep(int device, Event event) noexcept {
+        try {
+            free_[device].push_back(event);
+        } catch (...) {
+            runtime_.destroy_event(event);
+        }
+    }
+
     Runtime &runtime_;
     std::mutex mutex_;
     std::map<int, std::vector<Event>> free_;
+    std::vector<Held> held_;  // few: one for each thread that waits
 };
 
 // A few events of any devices, such as those that some memory waits for. They are given back by hand.

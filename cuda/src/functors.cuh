@@ -309,11 +309,22 @@ struct Formula<Op::minimum> {
     };
 CUKERN_REAL_FORMULA(hypot, std::hypot(static_cast<double>(a), static_cast<double>(b)))
 CUKERN_REAL_FORMULA(atan2, std::atan2(static_cast<double>(a), static_cast<double>(b)))
-CUKERN_REAL_FORMULA(copysign, std::copysign(a, b))
 CUKERN_REAL_FORMULA(logaddexp, log_of_sum(static_cast<double>(a), static_cast<double>(b)))
 #undef CUKERN_REAL_FORMULA
 
 // On elements as they are stored.
+template <>
+struct Formula<Op::copysign> {  // conversions lose the signs of NaNs
+    static constexpr bool kStored = true;
+    template <typename T>
+    CUKERN_HD static T apply(T a, T b) {
+        if constexpr (is_storage_float<T>)
+            return {static_cast<std::uint16_t>((a.bits & 0x7FFFU) | (b.bits & 0x8000U))};
+        else
+            return std::copysign(a, b);
+    }
+};
+
 template <>
 struct Formula<Op::nextafter> {
     static constexpr bool kStored = true;

@@ -104,6 +104,10 @@ struct MatmulLaunch {
     bool b_transposed;
     void *c;
     std::int64_t ldc;
+    void *workspace;  // of a product by cuBLAS in a capture, of kCublasWorkspaceBytes; null: the stream's own
 };
+
+// Hopper's kernels ask for 32 MiB; cuBLAS's own default is the same.
+constexpr std::size_t kCublasWorkspaceBytes = std::size_t{32} << 20;
 
 }  // namespace cukern

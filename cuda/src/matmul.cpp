@@ -5,9 +5,9 @@
 // zero strides, every second column) is packed into a temporary of the computing type first.
 #include <utility>
 
-#include "context.h"
+#include "block.h"
+#include "execute.h"
 #include "layout.h"
-#include "staging.h"
 
 namespace cukern {
 namespace {
@@ -43,12 +43,11 @@ public:
 
     Status run() noexcept {
         const TensorView &out = *call_.out;
-        if (count_of(out) == 0) return CUKERN_OK;
-        if (call_.a->shape[1] == 0) return copy(zero(), out);
+        if (call_.inputs[0]->shape[1] == 0) return copy(zero(), out);
         Matrix a;
         Matrix b;
-        CUKERN_TRY(prepare(*call_.a, a_block_, &a));
-        CUKERN_TRY(prepare(*call_.b, b_block_, &b));
+        CUKERN_TRY(prepare(*call_.inputs[0], a_block_, &a));
+        CUKERN_TRY(prepare(*call_.inputs[1], b_block_, &b));
         Matrix c;
         if (out.type == call_.compute && as_matrix(out, &c)) return launch(a, b, c);
         const std::int64_t bytes = count_of(out) * size_of(call_.compute);
@@ -86,9 +85,9 @@ private:
     Status launch(Matrix a, Matrix b, const Matrix &c) noexcept {
         MatmulLaunch p;
         p.type = call_.compute;
-        p.m = call_.a->shape[0];
-        p.k = call_.a->shape[1];
-        p.n = call_.b->shape[1];
+        p.m = call_.inputs[0]->shape[0];
+        p.k = call_.inputs[0]->shape[1];
+        p.n = call_.inputs[1]->shape[1];
         if (c.transposed) {
             std::swap(a, b);
             std::swap(p.m, p.n);
@@ -103,9 +102,16 @@ private:
         p.b_transposed = b.transposed;
         p.c = c.data;
         p.ldc = c.ld;
+        p.workspace = nullptr;
         bool cublas = call_.algorithm == MatmulAlgorithm::cublas;
         if (call_.algorithm == MatmulAlgorithm::automatic) cublas = prefers_cublas(call_) && find_cublas();
         if (!cublas) return context_.runtime.launch_matmul(p, stream_.handle);
+        Capture capture;
+        if (stream_.id != 0) CUKERN_TRY(context_.runtime.find_capture(stream_.handle, &capture));
+        if (capture.is_active) {  // a graph has a workspace of its own
+            CUKERN_TRY(workspace_.acquire(context_, kCublasWorkspaceBytes, stream_));
+            p.workspace = workspace_.data();
+        }
         const Status status = context_.runtime.launch_cublas(p, device_, stream_.handle);
         if (status != CUKERN_OUT_OF_MEMORY) return status;
         context_.blocks.trim();  // the first product on a stream allocates a workspace
@@ -119,6 +125,7 @@ private:
     Block a_block_;
     Block b_block_;
     Block out_block_;
+    Block workspace_;
 };
 
 // What can be refused before anything is staged.
@@ -137,40 +144,20 @@ bool prefers_cublas(const MatmulCall &call) noexcept {
     Context *active = nullptr;
     if (!is_floating(call.compute) || context(&active) != CUKERN_OK) return false;
     if (active->runtime.backend() != Backend::cuda) return false;
-    const std::int64_t m = call.a->shape[0];
-    const std::int64_t k = call.a->shape[1];
-    const std::int64_t n = call.b->shape[1];
+    const std::int64_t m = call.inputs[0]->shape[0];
+    const std::int64_t k = call.inputs[0]->shape[1];
+    const std::int64_t n = call.inputs[1]->shape[1];
     return m > kSmallProduct || k > kSmallProduct || n > kSmallProduct;
 }
 
-Status matmul(const MatmulCall &call, const StreamRef &stream) noexcept {
+Status matmul(const MatmulCall &call, const Execution &where) noexcept {
     Context *active = nullptr;
     CUKERN_TRY(context(&active));
     CUKERN_TRY(check_algorithm(*active, call));
-    const DeviceGuard guard(active->runtime, stream.device);
-    CUKERN_TRY(guard.status());
-    return Product(*active, call, stream).run();
-}
-
-Status matmul_on_host(const MatmulCall &call) noexcept {
-    Context *active = nullptr;
-    CUKERN_TRY(context(&active));
-    CUKERN_TRY(check_algorithm(*active, call));
-    if (count_of(*call.out) == 0) return CUKERN_OK;
-    Staging staging;
-    CUKERN_TRY(staging.begin(Staging::Uses::many));
-    TensorView a;
-    TensorView b;
-    TensorView out;
-    CUKERN_TRY(staging.upload(*call.a, &a));
-    CUKERN_TRY(staging.upload(*call.b, &b));
-    CUKERN_TRY(staging.reserve(*call.out, &out));
-    MatmulCall on_device = call;
-    on_device.a = &a;
-    on_device.b = &b;
-    on_device.out = &out;
-    CUKERN_TRY(Product(*active, on_device, staging.stream()).run());
-    return staging.download(out, *call.out);
+    const auto run = [](Context &context, const MatmulCall &own, const StreamRef &stream) {
+        return Product(context, own, stream).run();
+    };
+    return execute(call, where, Staging::Uses::many, run);
 }
 
 }  // namespace cukern

@@ -11,6 +11,7 @@ Status memory_info(MemoryKind kind, int device, MemoryInfo *info) noexcept {
     const DeviceGuard guard(active->runtime, device);
     CUKERN_TRY(guard.status());
     *info = {};
+    active->graph_blocks.collect();
     if (kind == MemoryKind::pinned)
         machine_memory(&info->free, &info->total);
     else
@@ -34,6 +35,7 @@ Status set_memory_limit(MemoryKind kind, int device, std::int64_t bytes) noexcep
 Status empty_cache() noexcept {
     Context *active = nullptr;
     CUKERN_TRY(context(&active));
+    active->graph_blocks.collect();
     active->lanes.trim();
     active->blocks.trim();
     return CUKERN_OK;

@@ -1,11 +1,12 @@
 // Reductions over either back-end: dimensions sorted into kept and reduced ones, memory for partial results,
-// launch, and for host operands the staging around it.
+// launch.
 #include <algorithm>
 #include <cstring>
 
-#include "context.h"
+#include "block.h"
+#include "execute.h"
+#include "functors.cuh"
 #include "layout.h"
-#include "staging.h"
 
 namespace cukern {
 namespace {
@@ -38,7 +39,7 @@ struct Dimensions {
 
 // False: there are more dimensions than a launch takes.
 bool plan_reduction(const ReduceCall &call, void *out, ReduceLaunch *launch) noexcept {
-    const TensorView &input = *call.input;
+    const TensorView &input = *call.inputs[0];
     Dimensions kept;
     Dimensions reduced;
     auto *data = static_cast<char *>(input.data);
@@ -78,14 +79,14 @@ bool plan_reduction(const ReduceCall &call, void *out, ReduceLaunch *launch) noe
 
 // The kept dimensions first, then the reduced ones: packed in this order, each list is one dimension.
 TensorView sorted(const ReduceCall &call, ReduceCall *packed) noexcept {
-    TensorView view = *call.input;
+    TensorView view = *call.inputs[0];
     view.ndim = 0;
     *packed = call;
     for (const bool reduced : {false, true})
-        for (int d = 0; d < call.input->ndim; ++d) {
+        for (int d = 0; d < call.inputs[0]->ndim; ++d) {
             if (call.reduced[d] != reduced) continue;
-            view.shape[view.ndim] = call.input->shape[d];
-            view.strides[view.ndim] = call.input->strides[d];
+            view.shape[view.ndim] = call.inputs[0]->shape[d];
+            view.strides[view.ndim] = call.inputs[0]->strides[d];
             packed->reduced[view.ndim++] = reduced;
         }
     return view;
@@ -103,29 +104,47 @@ TensorView value_of_nothing(const ReduceCall &call) noexcept {
     return view;
 }
 
+// Complex numbers that begin at a part of one, such as x.view(float32)[1:].view(complex64): vectors of them are
+// not aligned, so that they are packed first.
+bool begins_at_a_part(const TensorView &view) noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+    return kind_of(view.type) == 'c' && address % static_cast<std::uintptr_t>(size_of(view.type)) != 0;
+}
+
+// A value as bool.
+TensorView truth_of(const TensorView &value) noexcept {
+    TensorView truth = value;
+    truth.type = ElementType::bool_;
+    const Bool holds = load_as<Bool>(value.value.bytes, value.type, 0);
+    truth.value = {};
+    std::memcpy(truth.value.bytes, &holds, sizeof holds);
+    return truth;
+}
+
 Status run(Context &context, const ReduceCall &call, const StreamRef &stream) noexcept {
     const TensorView &out = *call.out;
-    if (count_of(out) == 0) return CUKERN_OK;
-    if (count_of(*call.input) == 0)
+    if (count_of(*call.inputs[0]) == 0)
         return context.runtime.launch_elementwise(plan_copy(value_of_nothing(call), out), stream.handle);
     const ElementType type = result_type(call.op, call.compute);
-    if (call.input->immediate) {  // one element: what is stored of it depends on no other
-        TensorView input = *call.input;
+    if (call.inputs[0]->immediate) {  // one element: what is stored of it depends on no other
+        TensorView input = *call.inputs[0];
         if (gives_index(call.op)) {
             input.type = ElementType::int64;
             input.value = {};
         }
+        const TensorView truth = truth_of(input);  // `out` may have another type than bool
+        if (type == ElementType::bool_) input = truth;
         return context.runtime.launch_elementwise(plan_copy(input, out), stream.handle);
     }
     ReduceLaunch launch;
     Block copy;
-    if (!plan_reduction(call, out.data, &launch)) {
+    if (begins_at_a_part(*call.inputs[0]) || !plan_reduction(call, out.data, &launch)) {
         ReduceCall simple;
         const TensorView view = sorted(call, &simple);
         CUKERN_TRY(copy.acquire(context, static_cast<std::size_t>(bytes_of(view)), stream));
         const TensorView dense = packed_like(view, view.type, copy.data());
         CUKERN_TRY(context.runtime.launch_elementwise(plan_copy(view, dense), stream.handle));
-        simple.input = &dense;
+        simple.inputs[0] = &dense;
         plan_reduction(simple, out.data, &launch);
     }
     Block packed;
@@ -134,11 +153,8 @@ Status run(Context &context, const ReduceCall &call, const StreamRef &stream) no
         CUKERN_TRY(packed.acquire(context, static_cast<std::size_t>(count_of(out) * size_of(type)), stream));
         launch.out = packed.data();
     }
-    // While the stream is captured there is none: the kernels then take each result in one piece.
     Block scratch;
-    bool capturing = false;
-    CUKERN_TRY(stream_is_capturing(stream, &capturing));
-    if (!capturing && context.runtime.backend() == Backend::cuda && launch.reduced > 1024) {
+    if (context.runtime.backend() == Backend::cuda && launch.reduced > 1024) {
         CUKERN_TRY(scratch.acquire(context, kScratchBytes, stream));
         launch.scratch = scratch.data();
         launch.scratch_bytes = kScratchBytes;
@@ -151,29 +167,8 @@ Status run(Context &context, const ReduceCall &call, const StreamRef &stream) no
 
 }  // namespace
 
-Status reduce(const ReduceCall &call, const StreamRef &stream) noexcept {
-    Context *active = nullptr;
-    CUKERN_TRY(context(&active));
-    const DeviceGuard guard(active->runtime, stream.device);
-    CUKERN_TRY(guard.status());
-    return run(*active, call, stream);
-}
-
-Status reduce_on_host(const ReduceCall &call) noexcept {
-    if (count_of(*call.out) == 0) return CUKERN_OK;
-    Context *active = nullptr;
-    CUKERN_TRY(context(&active));
-    Staging staging;
-    CUKERN_TRY(staging.begin(Staging::Uses::once));
-    ReduceCall on_device = call;
-    TensorView input;
-    TensorView out;
-    CUKERN_TRY(staging.upload(*call.input, &input));
-    CUKERN_TRY(staging.reserve(*call.out, &out));
-    on_device.input = &input;
-    on_device.out = &out;
-    CUKERN_TRY(run(*active, on_device, staging.stream()));
-    return staging.download(out, *call.out);
+Status reduce(const ReduceCall &call, const Execution &where) noexcept {
+    return execute(call, where, Staging::Uses::once, run);
 }
 
 }  // namespace cukern

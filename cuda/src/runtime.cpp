@@ -4,6 +4,7 @@
 
 namespace cukern {
 
+using testing::fails;
 using testing::Fault;
 using testing::Resource;
 
@@ -14,14 +15,6 @@ struct FaultCounter {
     std::atomic<int> countdown{0};
 };
 FaultCounter g_faults[testing::kNumFaults];
-
-// Counts a call; true when a test asked for this one to fail.
-bool fails(Fault fault) noexcept {
-    FaultCounter &counter = g_faults[static_cast<int>(fault)];
-    counter.calls.fetch_add(1, std::memory_order_relaxed);
-    if (counter.countdown.load(std::memory_order_relaxed) == 0) return false;
-    return counter.countdown.fetch_sub(1, std::memory_order_relaxed) == 1;
-}
 
 std::atomic<std::int64_t> g_moved[3];  // bytes by CopyKind
 std::atomic<std::int64_t> g_free_list_hits{0};
@@ -48,6 +41,13 @@ Status injected(const char *api) noexcept {
 
 void testing::inject_fault(Fault fault, int n) noexcept {
     g_faults[static_cast<int>(fault)].countdown.store(n, std::memory_order_relaxed);
+}
+
+bool testing::fails(Fault fault) noexcept {
+    FaultCounter &counter = g_faults[static_cast<int>(fault)];
+    counter.calls.fetch_add(1, std::memory_order_relaxed);
+    if (counter.countdown.load(std::memory_order_relaxed) == 0) return false;
+    return counter.countdown.fetch_sub(1, std::memory_order_relaxed) == 1;
 }
 
 std::int64_t testing::calls(Fault fault) noexcept {

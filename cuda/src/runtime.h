@@ -17,6 +17,13 @@ namespace cukern {
 
 enum class CopyKind : std::int8_t { host_to_device, device_to_host, on_device };
 
+// The capture that a stream takes part in.
+struct Capture {
+    bool is_active = false;
+    std::uint64_t id = 0;  // unlike that of every other capture of the process
+    void *graph = nullptr;
+};
+
 class Runtime {
 public:
     Runtime(const Runtime &) = delete;
@@ -28,8 +35,11 @@ public:
     virtual Status ready() const noexcept = 0;
     virtual int device_count() const noexcept = 0;
     virtual Status device_info(int device, DeviceInfo *info) noexcept = 0;
+    // The calling thread's; asking makes no context.
     virtual Status current_device(int *device) noexcept = 0;
-    virtual Status set_device(int device) noexcept = 0;
+    // Makes a device current until leave_device, which is called with what this has stored where that is not null.
+    virtual Status enter_device(int device, void **left) noexcept = 0;
+    virtual void leave_device(void *left) noexcept = 0;
 
     // On the current device. A release cannot usefully fail and returns nothing.
     Status allocate(MemoryKind kind, std::size_t bytes, void **out) noexcept;
@@ -48,6 +58,12 @@ public:
     Status synchronize_device() noexcept;  // the current one
     virtual Status stream_done(Stream stream, bool *done) noexcept = 0;
     virtual Status is_capturing(Stream stream, bool *capturing) noexcept = 0;
+    virtual Status find_capture(Stream stream, Capture *capture) noexcept = 0;
+    // Has the graph that is being captured own something: `gone` is called once it and all that was instantiated
+    // from it are gone, on any thread and where CUDA must not be called. After a failure it is called too, at once
+    // or later.
+    virtual Status own_by_graph(const Capture &capture, void (*gone)(void *owner) noexcept,
+                                void *owner) noexcept = 0;
     // Tells streams apart: a handle is used again after its stream is gone, and the per-thread default stream is
     // one handle for many streams. Not 0, which stands for the legacy default stream.
     virtual std::uint64_t stream_id(Stream stream) noexcept = 0;
@@ -97,15 +113,10 @@ void count_free_list_hit() noexcept;
 // Makes `device` current for a scope, and the caller's own again after it.
 class DeviceGuard {
 public:
-    DeviceGuard(Runtime &runtime, int device) noexcept : runtime_(runtime) {
-        status_ = runtime.current_device(&previous_);
-        if (status_ == CUKERN_OK && previous_ != device) {
-            status_ = runtime.set_device(device);
-            changed_ = status_ == CUKERN_OK;
-        }
-    }
+    DeviceGuard(Runtime &runtime, int device) noexcept
+        : runtime_(runtime), status_(runtime.enter_device(device, &left_)) {}
     ~DeviceGuard() {
-        if (changed_) runtime_.set_device(previous_);
+        if (left_ != nullptr) runtime_.leave_device(left_);
     }
     DeviceGuard(const DeviceGuard &) = delete;
     DeviceGuard &operator=(const DeviceGuard &) = delete;
@@ -113,9 +124,8 @@ public:
 
 private:
     Runtime &runtime_;
-    int previous_ = 0;
-    bool changed_ = false;
-    Status status_ = CUKERN_OK;
+    void *left_ = nullptr;
+    Status status_;
 };
 
 // The implementations; each is made once. make_cuda_runtime fails, with its reason as the last error, where

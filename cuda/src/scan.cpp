@@ -2,9 +2,9 @@
 // operands the staging around it.
 #include <algorithm>
 
-#include "context.h"
+#include "block.h"
+#include "execute.h"
 #include "layout.h"
-#include "staging.h"
 
 namespace cukern {
 namespace {
@@ -44,61 +44,44 @@ bool plan_scan(const ScanCall &call, const TensorView &input, void *out, ScanLau
 
 Status run(Context &context, const ScanCall &call, const StreamRef &stream) noexcept {
     const TensorView &out = *call.out;
-    if (count_of(out) == 0) return CUKERN_OK;
     Runtime &runtime = context.runtime;
-    const bool direct = out.type == call.compute && is_packed(out);
+    const bool direct = out.type == call.compute && call.result == call.compute && is_packed(out);
     Block result;
     if (!direct)
         CUKERN_TRY(
             result.acquire(context, static_cast<std::size_t>(count_of(out) * size_of(call.compute)), stream));
     ScanLaunch launch;
     Block copy;
-    if (!plan_scan(call, *call.input, direct ? out.data : result.data(), &launch)) {
-        CUKERN_TRY(copy.acquire(context, static_cast<std::size_t>(bytes_of(*call.input)), stream));
-        const TensorView dense = packed_like(*call.input, call.input->type, copy.data());
-        CUKERN_TRY(runtime.launch_elementwise(plan_copy(*call.input, dense), stream.handle));
+    if (!plan_scan(call, *call.inputs[0], direct ? out.data : result.data(), &launch)) {
+        CUKERN_TRY(copy.acquire(context, static_cast<std::size_t>(bytes_of(*call.inputs[0])), stream));
+        const TensorView dense = packed_like(*call.inputs[0], call.inputs[0]->type, copy.data());
+        CUKERN_TRY(runtime.launch_elementwise(plan_copy(*call.inputs[0], dense), stream.handle));
         plan_scan(call, dense, launch.out, &launch);
     }
-    // While the stream is captured there is none: lines are then taken in one piece each.
     Block scratch;
-    bool capturing = false;
-    CUKERN_TRY(stream_is_capturing(stream, &capturing));
-    if (!capturing && runtime.backend() == Backend::cuda && launch.length > kLongLine) {
+    if (runtime.backend() == Backend::cuda && launch.length > kLongLine) {
         CUKERN_TRY(scratch.acquire(context, kScratchBytes, stream));
         launch.scratch = scratch.data();
         launch.scratch_bytes = kScratchBytes;
     }
     CUKERN_TRY(runtime.launch_scan(launch, stream.handle));
     if (direct) return CUKERN_OK;
-    return runtime.launch_elementwise(plan_copy(packed_like(out, call.compute, result.data()), out),
-                                      stream.handle);
+    const TensorView computed = packed_like(out, call.compute, result.data());
+    if (call.result == call.compute || call.result == out.type)
+        return runtime.launch_elementwise(plan_copy(computed, out), stream.handle);
+    // A narrower type than both comes between: its values wrap, or are rounded, before `out` takes them.
+    Block between;
+    const auto bytes = static_cast<std::size_t>(count_of(out) * size_of(call.result));
+    CUKERN_TRY(between.acquire(context, bytes, stream));
+    const TensorView narrowed = packed_like(out, call.result, between.data());
+    CUKERN_TRY(runtime.launch_elementwise(plan_copy(computed, narrowed), stream.handle));
+    return runtime.launch_elementwise(plan_copy(narrowed, out), stream.handle);
 }
 
 }  // namespace
 
-Status scan(const ScanCall &call, const StreamRef &stream) noexcept {
-    Context *active = nullptr;
-    CUKERN_TRY(context(&active));
-    const DeviceGuard guard(active->runtime, stream.device);
-    CUKERN_TRY(guard.status());
-    return run(*active, call, stream);
-}
-
-Status scan_on_host(const ScanCall &call) noexcept {
-    if (count_of(*call.out) == 0) return CUKERN_OK;
-    Context *active = nullptr;
-    CUKERN_TRY(context(&active));
-    Staging staging;
-    CUKERN_TRY(staging.begin(Staging::Uses::once));
-    ScanCall on_device = call;
-    TensorView input;
-    TensorView out;
-    CUKERN_TRY(staging.upload(*call.input, &input));
-    CUKERN_TRY(staging.reserve(*call.out, &out));
-    on_device.input = &input;
-    on_device.out = &out;
-    CUKERN_TRY(run(*active, on_device, staging.stream()));
-    return staging.download(out, *call.out);
+Status scan(const ScanCall &call, const Execution &where) noexcept {
+    return execute(call, where, Staging::Uses::once, run);
 }
 
 }  // namespace cukern

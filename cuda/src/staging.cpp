@@ -78,21 +78,28 @@ void testing::set_staging(const StagingOptions &options) noexcept {
 Staging::~Staging() {
     if (lane_ == nullptr) return;
     if (busy_) {  // a call failed half-way: its memory must not be reused under work that is still in flight
-        const ErrorRecord cause = last_error();
+        const ErrorKeeper cause;
         Runtime &runtime = context_->runtime;
         if (runtime.synchronize(stream_.handle) == CUKERN_OK || runtime.synchronize(stream_.handle) == CUKERN_OK)
             std::fill_n(lane_->in_flight, kSlots, false);
-        last_error() = cause;
     }
     for (Block &block : blocks_) block.reset();
     context_->lanes.release(lane_);
 }
 
-Status Staging::begin(Uses uses) noexcept {
-    CUKERN_TRY(context(&context_));
+bool Staging::is_needed(const Context &context) noexcept {
+    return context.runtime.backend() != Backend::host ||
+           g_mode.load(std::memory_order_relaxed) != testing::StagingMode::automatic;
+}
+
+Status Staging::begin(Uses uses, int device) noexcept {
+    CUKERN_TRY(cukern::context(&context_));
     Runtime &runtime = context_->runtime;
-    if (runtime.backend() == Backend::host && g_mode.load() == testing::StagingMode::automatic) return CUKERN_OK;
-    CUKERN_TRY(runtime.current_device(&stream_.device));
+    if (!is_needed(*context_)) return CUKERN_OK;
+    stream_.device = device;
+    if (device < 0) CUKERN_TRY(runtime.current_device(&stream_.device));
+    guard_.emplace(runtime, stream_.device);
+    CUKERN_TRY(guard_->status());
     slot_bytes_ = g_slot_bytes.load();
     small_bytes_ = uses == Uses::once ? g_small_bytes.load() : 0;
     CUKERN_TRY(context_->lanes.acquire(stream_.device, &lane_));
@@ -101,10 +108,9 @@ Status Staging::begin(Uses uses) noexcept {
 }
 
 Status Staging::begin_on(const StreamRef &stream) noexcept {
-    CUKERN_TRY(context(&context_));
+    CUKERN_TRY(cukern::context(&context_));
     stream_ = stream;
-    const bool passes = context_->runtime.backend() == Backend::host;
-    if (passes && g_mode.load() == testing::StagingMode::automatic) return CUKERN_OK;
+    if (!is_needed(*context_)) return CUKERN_OK;
     slot_bytes_ = g_slot_bytes.load();
     return context_->lanes.acquire(stream.device, &lane_);
 }

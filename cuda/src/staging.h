@@ -12,7 +12,9 @@
 // device blocks. On the host back-end views pass through untouched.
 #pragma once
 
-#include "context.h"
+#include <optional>
+
+#include "block.h"
 #include "cukern/tensor_view.h"
 
 namespace cukern {
@@ -26,7 +28,11 @@ public:
     Staging(const Staging &) = delete;
     Staging &operator=(const Staging &) = delete;
 
-    Status begin(Uses uses) noexcept;
+    // Not on the host back-end, where kernels reach all memory.
+    static bool is_needed(const Context &context) noexcept;
+
+    // `device` is current from here on for as long as this lives; -1: it is already.
+    Status begin(Uses uses, int device) noexcept;
     // The same for copies that are made in a stream's own order; its device must be current. Nothing is read or
     // written in place, so that no work needs to be waited for before the lane is given back.
     Status begin_on(const StreamRef &stream) noexcept;
@@ -37,6 +43,7 @@ public:
     // Whether views pass through untouched: on the host back-end.
     bool passes_through() const noexcept { return lane_ == nullptr; }
     const StreamRef &stream() const noexcept { return stream_; }
+    Context &context() const noexcept { return *context_; }
 
     // Between memory of the same element type and layout without gaps, straight from one to the other.
     Status send(const TensorView &host, bool packed, void *device) noexcept;
@@ -51,6 +58,7 @@ private:
     std::int64_t chunk_elements(const TensorView &host) const noexcept;
 
     Context *context_ = nullptr;
+    std::optional<DeviceGuard> guard_;
     Lane *lane_ = nullptr;  // none where views pass through
     StreamRef stream_;
     std::int64_t small_bytes_ = 0;

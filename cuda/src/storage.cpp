@@ -4,8 +4,10 @@
 #include <mutex>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "context.h"
+#include "fork_mutex.h"
 
 namespace cukern {
 namespace {
@@ -21,7 +23,7 @@ struct WaitingOwner {
 };
 
 struct WaitingOwners {
-    std::mutex mutex;
+    ForkMutex mutex;
     std::deque<WaitingOwner> list;
     std::atomic<std::int64_t> count{0};
     int generation = 0;
@@ -35,6 +37,25 @@ struct WaitingOwners {
     }
     void counted() noexcept { count.store(static_cast<std::int64_t>(list.size()), std::memory_order_relaxed); }
 };
+// Storages that nobody refers to any more, whose streams are being captured.
+struct PutOff {
+    ForkMutex mutex;
+    std::vector<Storage *> list;
+    std::atomic<std::int64_t> count{0};
+    int generation = 0;
+
+    void leave_inherited() noexcept {
+        if (generation == fork_generation()) return;
+        generation = fork_generation();
+        new (&list) std::vector<Storage *>;  // the old one is never destroyed
+    }
+};
+PutOff &storages_put_off() noexcept {
+    alignas(PutOff) static unsigned char memory[sizeof(PutOff)];
+    static auto *const instance = new (memory) PutOff;  // never destroyed
+    return *instance;
+}
+
 WaitingOwners &waiting() noexcept {
     alignas(WaitingOwners) static unsigned char memory[sizeof(WaitingOwners)];
     static auto *const instance = new (memory) WaitingOwners;  // never destroyed
@@ -43,9 +64,24 @@ WaitingOwners &waiting() noexcept {
 
 Status no_memory() noexcept { return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left"); }
 
+// While its stream is captured nothing can be waited for there, not even what it had been given before.
+Status is_captured(Context &context, const Use &use, bool *captured) noexcept {
+    *captured = false;
+    return use.id == 0 ? CUKERN_OK : context.runtime.is_capturing(use.handle, captured);
+}
+
+Status refuse_captured() noexcept {
+    return fail(CUKERN_CAPTURING,
+                "memory was last used on a stream that is being captured now; what that stream was given before "
+                "cannot be waited for until the capture ends");
+}
+
 // The event after all that a use has done: that of a foreign stream is there already.
 Status record_use(Context &context, Use &use) noexcept {
     if (use.event != nullptr) return CUKERN_OK;
+    bool captured = false;
+    CUKERN_TRY(is_captured(context, use, &captured));
+    if (captured) return refuse_captured();
     const DeviceGuard guard(context.runtime, use.device);
     CUKERN_TRY(guard.status());
     Event event = nullptr;
@@ -68,10 +104,9 @@ Status wait_for_use(Context &context, const StreamRef &stream, Use &use) noexcep
 // What failed after work was given to a stream leaves nothing to wait for.
 Status settled(Context &context, const StreamRef &stream, Status status) noexcept {
     if (status == CUKERN_OK) return status;
-    const ErrorRecord cause = last_error();
+    const ErrorKeeper cause;
     const DeviceGuard guard(context.runtime, stream.device);
     context.runtime.synchronize(stream.handle);
-    last_error() = cause;
     return status;
 }
 
@@ -123,8 +158,10 @@ void wait_for_owner(Context *context, Events events, Storage::Release release, v
 }  // namespace
 
 HostWait::~HostWait() {
-    for (int i = 0; i < count_; ++i)
+    for (int i = 0; i < count_; ++i) {
         if (uses_[i].owner != nullptr) uses_[i].owner->release();
+        if (uses_[i].event != nullptr) context_->events.let_go(uses_[i].device, uses_[i].event);
+    }
 }
 
 Status HostWait::wait() noexcept {
@@ -140,6 +177,9 @@ Status HostWait::wait() noexcept {
             CUKERN_TRY(context_->runtime.synchronize_event(use.event));
             continue;
         }
+        bool captured = false;
+        CUKERN_TRY(is_captured(*context_, use, &captured));
+        if (captured) return refuse_captured();
         const DeviceGuard guard(context_->runtime, use.device);
         CUKERN_TRY(guard.status());
         CUKERN_TRY(context_->runtime.synchronize(use.handle));
@@ -176,6 +216,7 @@ Status Storage::allocate(MemoryKind kind, std::size_t bytes, const StreamRef &st
     Context *active = nullptr;
     CUKERN_TRY(context(&active));
     BlockPool &blocks = active->blocks;
+    active->graph_blocks.collect();
     void *data = nullptr;
     bool recycled = false;
     if (bytes > 0) {
@@ -298,35 +339,36 @@ Status Storage::note_use(const StreamRef &stream, bool write) noexcept {
 Status Storage::pending(bool write, HostWait *wait) noexcept {
     if (generation_ != fork_generation()) return context_->runtime.ready();  // a child may not have the memory
     wait->context_ = context_;
-    wait->device_ = lent_ && on_host(kind_) ? device_ : -1;  // who borrows it tells of no stream
+    wait->device_ = lent_ > 0 && on_host(kind_) ? device_ : -1;  // who borrows it tells of no stream
     wait->version_ = version_;
     for (int i = 0; i < count_; ++i) {
         if (!uses_[i].wrote && !write) continue;
         Use &copy = wait->uses_[wait->count_++];
         copy = uses_[i];
         if (copy.owner != nullptr) copy.owner->retain();
+        if (copy.event != nullptr) context_->events.hold(copy.event);
     }
     return CUKERN_OK;
 }
 
-void Storage::waited(bool write, const HostWait &wait) noexcept {
-    if (version_ != wait.version_) return;
+bool Storage::waited(bool write, const HostWait &wait) noexcept {
+    if (version_ != wait.version_) return false;
     for (int i = count_ - 1; i >= 0; --i)
         if (uses_[i].wrote || write) drop(i);
+    return true;
 }
 
 void Storage::release() noexcept {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
 }
 
-// The events that must pass before the memory is anybody else's. A block's own stream needs none: its next user
-// comes after what is there now. Where no event can be had, the host waits here.
+// The events that must pass before the memory is anybody else's. A block that its own stream alone has used needs
+// none: its next user comes after what is there now. One that waits for another stream may go to any, which then
+// has to wait for its own stream too. Where no event can be had, the host waits here.
 void Storage::take_events(Events *events) noexcept {
+    if (is_at_home()) return;
     for (int i = 0; i < count_; ++i) {
         Use &use = uses_[i];
-        if (release_ == nullptr && lasts({nullptr, use.id, use.owner, use.device}) && use.id == home_ &&
-            use.device == device_)
-            continue;
         if (record_use(*context_, use) == CUKERN_OK) {
             events->add(std::exchange(use.event, nullptr), use.device);
             continue;
@@ -338,14 +380,60 @@ void Storage::take_events(Events *events) noexcept {
 
 std::int64_t Storage::released() noexcept { return g_released.load(std::memory_order_relaxed); }
 
+bool Storage::is_at_home() const noexcept {
+    const Use &first = uses_[0];
+    return release_ == nullptr && count_ == 1 && lasts({nullptr, first.id, first.owner, first.device}) &&
+           first.id == home_ && first.device == device_;
+}
+
+// Whether no event can be had of what a stream has done, because it is being captured.
+bool Storage::waits_for_capture() const noexcept {
+    if (count_ == 0 || is_at_home()) return false;
+    const ErrorKeeper kept;
+    bool captured = false;
+    for (int i = 0; i < count_ && !captured; ++i)
+        if (uses_[i].event == nullptr) is_captured(*context_, uses_[i], &captured);
+    return captured;
+}
+
+bool Storage::put_off() noexcept {
+    PutOff &p = storages_put_off();
+    try {
+        const std::lock_guard lock(p.mutex);
+        p.leave_inherited();
+        p.list.push_back(this);
+        p.count.store(static_cast<std::int64_t>(p.list.size()), std::memory_order_relaxed);
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
+void Storage::destroy_put_off() noexcept {
+    PutOff &p = storages_put_off();
+    if (p.count.load(std::memory_order_relaxed) == 0) return;
+    std::vector<Storage *> list;
+    {
+        const std::lock_guard lock(p.mutex);
+        p.leave_inherited();
+        list.swap(p.list);
+        p.count.store(0, std::memory_order_relaxed);
+    }
+    for (Storage *storage : list) storage->destroy();  // which puts off again what is captured still
+}
+
 void Storage::destroy() noexcept {
+    const bool frees = generation_ == fork_generation() && !captured_;
+    if (frees && waits_for_capture()) {
+        if (put_off()) return;
+        captured_ = true;  // no host memory to remember it by: it is not used again
+    }
     g_released.fetch_add(1, std::memory_order_relaxed);
     if (generation_ == fork_generation() && !captured_) {  // a child of fork frees nothing that it inherited
         Events events;
         if (count_ > 0) {
-            const ErrorRecord kept = last_error();  // a destructor must not replace what a caller will report
+            const ErrorKeeper kept;  // a destructor must not replace what a caller will report
             take_events(&events);
-            last_error() = kept;
         }
         if (release_ != nullptr) {
             if (events.count == 0)
@@ -353,7 +441,9 @@ void Storage::destroy() noexcept {
             else
                 wait_for_owner(context_, events, release_, owner_);
         } else if (data_ != nullptr) {
-            context_->blocks.release(kind_, data_, bytes_, device_, home_, events, lent_);
+            context_->blocks.release(kind_, data_, bytes_, device_, home_, events, lent_ > 0);
+        } else {  // an array without elements has no memory
+            events.release(context_->events);
         }
     }
     for (int i = 0; i < count_; ++i) {
@@ -377,6 +467,7 @@ Status release_after(const StreamRef &stream, Storage::Release release, void *ow
 }
 
 void release_finished() noexcept {
+    Storage::destroy_put_off();
     if (waiting().count.load(std::memory_order_relaxed) == 0) return;
     // An owner that goes may be what another one waited for.
     while (release_owners(~std::size_t{0}, true)) {}

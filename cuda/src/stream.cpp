@@ -7,21 +7,17 @@
 namespace cukern {
 namespace {
 
-// The context of a device, made current for a scope.
+// The context, with a device made current for a scope.
 class OnDevice {
 public:
     explicit OnDevice(int device) noexcept {
         status_ = context(&context_);
-        if (status_ != CUKERN_OK) return;
-        status_ = context_->runtime.current_device(&previous_);
-        if (status_ != CUKERN_OK || previous_ == device) return;
-        status_ = context_->runtime.set_device(device);
-        changed_ = status_ == CUKERN_OK;
+        if (status_ == CUKERN_OK) status_ = context_->runtime.enter_device(device, &left_);
     }
     OnDevice(const OnDevice &) = delete;
     OnDevice &operator=(const OnDevice &) = delete;
     ~OnDevice() {
-        if (changed_) context_->runtime.set_device(previous_);
+        if (left_ != nullptr) context_->runtime.leave_device(left_);
     }
     Status status() const noexcept { return status_; }
     Context &get() const noexcept { return *context_; }
@@ -29,8 +25,7 @@ public:
 
 private:
     Context *context_ = nullptr;
-    int previous_ = 0;
-    bool changed_ = false;
+    void *left_ = nullptr;
     Status status_ = CUKERN_OK;
 };
 
@@ -124,10 +119,12 @@ Status current_device(int *device) noexcept {
     return active->runtime.current_device(device);
 }
 
-Status set_current_device(int device) noexcept {
-    Context *active = nullptr;
-    CUKERN_TRY(context(&active));
-    return active->runtime.set_device(device);
+DeviceScope::DeviceScope(int device) noexcept : status_(context(&context_)) {
+    if (status_ == CUKERN_OK) status_ = context_->runtime.enter_device(device, &left_);
+}
+
+DeviceScope::~DeviceScope() {
+    if (left_ != nullptr) context_->runtime.leave_device(left_);
 }
 
 Status event_create(int device, bool timing, EventRef *out) noexcept {

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "context.h"
+#include "block.h"
 #include "host/kernels.h"
 #include "layout.h"
 #include "staging.h"
@@ -91,9 +91,8 @@ private:
     Status across_devices() noexcept {
         const Status status = enqueue_across_devices();
         if (status != CUKERN_OK) {  // the temporaries must not be used again under what is in flight
-            const ErrorRecord cause = last_error();
+            const ErrorKeeper cause;
             runtime_.synchronize(stream_.handle);
-            last_error() = cause;
         }
         return status;
     }

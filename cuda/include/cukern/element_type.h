@@ -119,6 +119,18 @@ constexpr ElementType promote(ElementType a, ElementType b) {
     return u == 8 ? ElementType::float64 : type_of('i', 2 * u);
 }
 
+// That of several types, in any order: floating and complex types first, as NumPy does. Each integer type is then
+// promoted with them, which may need less than what the integers make of each other.
+constexpr ElementType promote_all(const ElementType *types, int count) {
+    ElementType all = ElementType::bool_;
+    for (int pass = 0; pass < 2; ++pass)
+        for (int i = 0; i < count; ++i) {
+            const bool inexact = kind_of(types[i]) == 'f' || kind_of(types[i]) == 'c';
+            if (inexact == (pass == 0)) all = promote(all, types[i]);
+        }
+    return all;
+}
+
 // NumPy's "same_kind": no cast that loses the imaginary part, the fraction, or the sign of a whole kind.
 constexpr bool can_cast_same_kind(ElementType from, ElementType to) {
     constexpr auto rank = [](char kind) {

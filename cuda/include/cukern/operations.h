@@ -1,7 +1,5 @@
 // The operations themselves: what the extension and the C ABI call.
 //
-// `*_on_host` take views of host memory, bring them to the back-end, wait, and leave the result in `out`;
-// call them without the GIL. The others take memory that the device can reach and only enqueue.
 // Arguments are checked by the caller: shapes broadcast, types fit, `out` does not overlap wrongly.
 #pragma once
 
@@ -12,57 +10,60 @@
 
 namespace cukern {
 
-// out = op(inputs...), computed in `compute`; inputs broadcast to out's shape. A copy converts from any element
-// type to any, and finds out itself what to compute in.
-struct ElementwiseCall {
-    Op op = Op::copy;
-    ElementType compute = ElementType::float32;
+// Where a call's arrays are, and with that how it runs. In memory that a device reaches it is enqueued on a
+// stream, in whose order it runs. Memory of the host alone is brought to the back-end and the result back, and the
+// call returns when it is there: make it without the GIL unless it is short.
+struct Execution {
+    bool on_device = false;
+    StreamRef stream;
+    int host_device = -1;  // that the host's memory is brought to; -1: the thread's current one
+};
+
+// The arrays of a call; inputs beyond those that its operation takes are null.
+struct CallArrays {
     const TensorView *inputs[kMaxInputs] = {};
     const TensorView *out = nullptr;
 };
 
-Status elementwise(const ElementwiseCall &call, const StreamRef &stream) noexcept;
-Status elementwise_on_host(const ElementwiseCall &call) noexcept;
-
-// out = op of input over the dimensions marked in `reduced`, computed in `compute`. `out` has the others, in
-// order.
-struct ReduceCall {
-    Op op = Op::sum;
+// out = op(inputs...), computed in `compute`; inputs broadcast to out's shape. A copy converts from any element
+// type to any, and finds out itself what to compute in.
+struct ElementwiseCall : CallArrays {
+    Op op = Op::copy;
     ElementType compute = ElementType::float32;
-    const TensorView *input = nullptr;
-    bool reduced[kMaxDims] = {};
-    const TensorView *out = nullptr;
 };
 
-Status reduce(const ReduceCall &call, const StreamRef &stream) noexcept;
-Status reduce_on_host(const ReduceCall &call) noexcept;
+Status elementwise(const ElementwiseCall &call, const Execution &where) noexcept;
+
+// out = op of the input over the dimensions marked in `reduced`, computed in `compute`. `out` has the others, in
+// order.
+struct ReduceCall : CallArrays {
+    Op op = Op::sum;
+    ElementType compute = ElementType::float32;
+    bool reduced[kMaxDims] = {};
+};
+
+Status reduce(const ReduceCall &call, const Execution &where) noexcept;
 
 // out = the results of a reduction (sum or prod) of the elements up to each along one dimension, computed in
-// `compute`, of the input's shape.
-struct ScanCall {
+// `compute` and returned in `result`, which `out` may convert; of the input's shape.
+struct ScanCall : CallArrays {
     Op op = Op::sum;
     ElementType compute = ElementType::float32;
-    const TensorView *input = nullptr;
+    ElementType result = ElementType::float32;
     int axis = 0;
-    const TensorView *out = nullptr;
 };
 
-Status scan(const ScanCall &call, const StreamRef &stream) noexcept;
-Status scan_on_host(const ScanCall &call) noexcept;
+Status scan(const ScanCall &call, const Execution &where) noexcept;
 
 enum class MatmulAlgorithm : std::int8_t { automatic, tiled, cublas };
 
-// out = a @ b, all two-dimensional, computed in `compute`.
-struct MatmulCall {
+// out = the matrix product of two inputs, all two-dimensional, computed in `compute`.
+struct MatmulCall : CallArrays {
     MatmulAlgorithm algorithm = MatmulAlgorithm::automatic;
     ElementType compute = ElementType::float32;
-    const TensorView *a = nullptr;
-    const TensorView *b = nullptr;
-    const TensorView *out = nullptr;
 };
 
-Status matmul(const MatmulCall &call, const StreamRef &stream) noexcept;
-Status matmul_on_host(const MatmulCall &call) noexcept;
+Status matmul(const MatmulCall &call, const Execution &where) noexcept;
 
 // Whether `automatic` would use cuBLAS for this product, so that it is worth being opened.
 bool prefers_cublas(const MatmulCall &call) noexcept;

@@ -72,6 +72,9 @@ public:
     static Status adopt(MemoryKind kind, void *data, std::size_t bytes, int device, Release release, void *owner,
                         Storage **out) noexcept;
 
+    // Destroys what was released while a capture stood in the way. Cheap where there is nothing.
+    static void destroy_put_off() noexcept;
+
     // How many have been destroyed in this process.
     static std::int64_t released() noexcept;
 
@@ -107,11 +110,13 @@ public:
 
     // Work that the host must see done before it reads (or writes) the memory.
     Status pending(bool write, HostWait *wait) noexcept;
-    // What was waited for need not be waited for again, unless more has been noted meanwhile.
-    void waited(bool write, const HostWait &wait) noexcept;
+    // What was waited for need not be waited for again. False where more has been noted meanwhile.
+    bool waited(bool write, const HostWait &wait) noexcept;
 
     // The memory is lent to a library that may use it on any stream until the storage is released.
-    void note_lent() noexcept { lent_ = true; }
+    void note_lent() noexcept { ++lent_; }
+    // A lent array has come back to us without anybody having used it.
+    void note_returned() noexcept { --lent_; }
     // Buffers through which the host sees the memory right now.
     int exports() const noexcept { return exports_; }
     void add_export() noexcept { ++exports_; }
@@ -129,6 +134,9 @@ private:
     void take_events(Events *events) noexcept;
     void drop(int index) noexcept;
     void destroy() noexcept;
+    bool put_off() noexcept;
+    bool is_at_home() const noexcept;
+    bool waits_for_capture() const noexcept;
 
     static constexpr int kMostUses = 4;
     std::atomic<int> references_{1};
@@ -138,7 +146,7 @@ private:
     std::size_t bytes_ = 0;
     MemoryKind kind_ = MemoryKind::device;
     int device_ = 0;
-    bool lent_ = false;
+    int lent_ = 0;
     bool captured_ = false;  // its address is in a graph: it is never used again
     int exports_ = 0;
     std::uint64_t home_ = 0;             // the stream whose free list the block returns to

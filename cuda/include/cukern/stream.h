@@ -79,7 +79,21 @@ Status stream_wait_stream(const StreamRef &after, const StreamRef &before) noexc
 Status device_synchronize(int device) noexcept;
 
 Status current_device(int *device) noexcept;
-Status set_current_device(int device) noexcept;
+
+// Makes a device current for a scope on this thread, for code that asks CUDA for it.
+class DeviceScope {
+public:
+    explicit DeviceScope(int device) noexcept;
+    ~DeviceScope();
+    DeviceScope(const DeviceScope &) = delete;
+    DeviceScope &operator=(const DeviceScope &) = delete;
+    Status status() const noexcept { return status_; }
+
+private:
+    Context *context_ = nullptr;
+    void *left_ = nullptr;
+    Status status_;
+};
 
 // An event made for a user. One with `timing` takes times, one without is cheaper. It is recorded on streams of
 // its device.

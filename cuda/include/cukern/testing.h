@@ -8,12 +8,16 @@
 
 namespace cukern::testing {
 
-enum class Fault : int { allocate, copy, launch, event, stream, synchronize };
-constexpr int kNumFaults = 6;
-constexpr const char *kFaultNames[kNumFaults] = {"allocate", "copy", "launch", "event", "stream", "synchronize"};
+enum class Fault : int { allocate, copy, launch, event, stream, synchronize, part };
+constexpr int kNumFaults = 7;
+constexpr const char *kFaultNames[kNumFaults] = {"allocate", "copy",        "launch", "event",
+                                                 "stream",   "synchronize", "part"};
 
 // The n-th call of this kind from now fails (n counts from 1; 0 disarms).
 void inject_fault(Fault fault, int n) noexcept;
+
+// Counts a call; true when this one is to fail.
+bool fails(Fault fault) noexcept;
 
 // Calls of this kind since the process started.
 std::int64_t calls(Fault fault) noexcept;

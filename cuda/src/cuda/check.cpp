@@ -3,11 +3,13 @@
 #include <atomic>
 #include <mutex>
 
+#include "fork_mutex.h"
+
 namespace cukern::cuda {
 namespace {
 
 std::atomic<bool> g_lost{false};
-std::mutex g_mutex;
+ForkMutex g_mutex;
 ErrorRecord g_first;
 
 // The errors after which CUDA's documentation says that the process must be ended.
@@ -50,7 +52,7 @@ Status record_failure(cudaError_t error, const char *api) noexcept {
 Status lost_status() noexcept {
     if (!g_lost.load(std::memory_order_acquire)) return CUKERN_OK;
     const std::lock_guard lock(g_mutex);
-    last_error() = g_first;
+    set_last_error(g_first);
     return CUKERN_DEVICE_LOST;
 }
 

@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "cuda/check.h"
+#include "cuda/outside_captures.h"
+#include "fork_mutex.h"
 
 namespace cukern {
 namespace {
@@ -39,8 +41,6 @@ struct Library {
     Gemm<double> dgemm;
 };
 
-// Hopper's kernels ask for 32 MiB; cuBLAS's own default is the same.
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 constexpr std::size_t kMostHandles = 16;  // the least recently used one makes room
 
 // What is kept for a stream.
@@ -51,7 +51,7 @@ struct StreamHandle {
 };
 
 struct State {
-    std::mutex mutex;
+    ForkMutex mutex;
     std::uint64_t uses = 0;
     Library library{};
     std::atomic<bool> open{false};
@@ -119,16 +119,15 @@ bool try_open(State &s, const char *name) noexcept {
     return true;
 }
 
+// cuBLAS has a CUDA runtime of its own: what went wrong there is known by its status alone.
 Status cublas_failed(const Library &library, CublasStatus status, const char *api) noexcept {
-    // Behind cuBLAS's own code there may be CUDA's, which says more.
-    if (const cudaError_t error = cudaPeekAtLastError(); error != cudaSuccess)
-        return cuda::record_failure(error, api);
     constexpr CublasStatus kAllocationFailed = 3;
     return fail_cuda(status == kAllocationFailed ? CUKERN_OUT_OF_MEMORY : CUKERN_CUDA_ERROR, status,
                      library.status_name(status), api, library.status_text(status));
 }
 
 void destroy(Runtime &runtime, const Library &library, StreamHandle &own) noexcept {
+    const cuda::OutsideCaptures outside;
     if (own.handle != nullptr) library.destroy(own.handle);
     if (own.workspace != nullptr) runtime.release(MemoryKind::device, own.workspace);
     own = {};
@@ -151,13 +150,14 @@ void drop_oldest(Runtime &runtime, State &s) noexcept {
 }
 
 Status prepare(Runtime &runtime, const Library &library, Stream stream, StreamHandle *own) noexcept {
+    const cuda::OutsideCaptures outside;  // making a handle allocates memory
     if (const CublasStatus status = library.create(&own->handle); status != kSuccess)
         return cublas_failed(library, status, "cublasCreate");
-    CUKERN_TRY(runtime.allocate(MemoryKind::device, kWorkspaceBytes, &own->workspace));
+    CUKERN_TRY(runtime.allocate(MemoryKind::device, kCublasWorkspaceBytes, &own->workspace));
     if (const CublasStatus status = library.set_stream(own->handle, static_cast<cudaStream_t>(stream));
         status != kSuccess)
         return cublas_failed(library, status, "cublasSetStream");
-    if (const CublasStatus status = library.set_workspace(own->handle, own->workspace, kWorkspaceBytes);
+    if (const CublasStatus status = library.set_workspace(own->handle, own->workspace, kCublasWorkspaceBytes);
         status != kSuccess)
         return cublas_failed(library, status, "cublasSetWorkspace");
     return CUKERN_OK;
@@ -219,14 +219,8 @@ Status cuda::cublas_gemm(Runtime &runtime, const MatmulLaunch &launch, int devic
     const std::pair key{device, key_of(runtime, stream)};
     if (const auto found = s.handles.find(key); found != s.handles.end()) own = &found->second;
     if (own == nullptr) {
-        bool capturing = false;
-        if (key.second != 0) CUKERN_TRY(runtime.is_capturing(stream, &capturing));
-        if (capturing)
-            return fail(
-                CUKERN_CAPTURING,
-                "the stream is being captured, and its first product by cuBLAS needs a workspace; compute one "
-                "product on this stream before the capture");
-        while (s.handles.size() >= kMostHandles) drop_oldest(runtime, s);
+        // Not for a captured call: cuBLAS waits for the device where a handle goes, which would end the capture.
+        while (launch.workspace == nullptr && s.handles.size() >= kMostHandles) drop_oldest(runtime, s);
         try {
             own = &s.handles[key];
         } catch (...) {
@@ -241,8 +235,13 @@ Status cuda::cublas_gemm(Runtime &runtime, const MatmulLaunch &launch, int devic
         }
     }
     const bool single = launch.type == ElementType::float32;
-    const CublasStatus status = single ? gemm<float>(s.library.sgemm, own->handle, launch)
-                                       : gemm<double>(s.library.dgemm, own->handle, launch);
+    CublasStatus status = kSuccess;
+    if (launch.workspace != nullptr)
+        status = s.library.set_workspace(own->handle, launch.workspace, kCublasWorkspaceBytes);
+    if (status == kSuccess)
+        status = single ? gemm<float>(s.library.sgemm, own->handle, launch)
+                        : gemm<double>(s.library.dgemm, own->handle, launch);
+    if (launch.workspace != nullptr) s.library.set_workspace(own->handle, own->workspace, kCublasWorkspaceBytes);
     return status == kSuccess ? CUKERN_OK
                               : cublas_failed(s.library, status, single ? "cublasSgemm" : "cublasDgemm");
 }

@@ -8,6 +8,12 @@
 
 namespace cukern::cuda {
 
+// What a launch may fail with whose context has been destroyed and made anew, as by cudaDeviceReset.
+inline bool may_be_outlived(cudaError_t error) noexcept {
+    return error == cudaErrorInvalidResourceHandle || error == cudaErrorContextIsDestroyed ||
+           error == cudaErrorDeviceUninitialized;
+}
+
 using LaunchFunction = int (*)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                                unsigned block_y, unsigned block_z, unsigned shared_bytes, cudaStream_t stream,
                                void **params, void **extra);
@@ -34,9 +40,33 @@ private:
     std::atomic<const Handle *> first_{nullptr};  // a list that only grows, by a context at a time
 };
 
-// The device whose context the thread uses. On a thread that uses none yet, that of the runtime's device becomes
-// current, since the driver's functions want one.
+// The device whose context the thread uses; on a thread that uses none, the runtime's. Neither makes a context.
 cudaError_t current_device(int *device) noexcept;
+
+// Makes a device's primary context current, which is where the runtime's streams and memory are. Nothing happens
+// where it is current already; else it is pushed onto the caller's own, of whatever kind that is, and `*pushed`
+// set.
+cudaError_t push_device(int device, bool *pushed) noexcept;
+void pop_device() noexcept;
+
+// For calls that need a context, no matter of which device: on a thread that uses none, one that this library has
+// used before, so that the runtime does not make one on its default device.
+class AnyContext {
+public:
+    AnyContext() noexcept;
+    ~AnyContext() {
+        if (pushed_) pop_device();
+    }
+    AnyContext(const AnyContext &) = delete;
+    AnyContext &operator=(const AnyContext &) = delete;
+
+private:
+    bool pushed_ = false;
+};
+
+// Where an address is: CUDA's own attributes of it, without a context. `kind`: 0 for memory that CUDA does not
+// know, 1 for the host's, 2 for a device's.
+cudaError_t pointer_attributes(const void *data, int *kind, bool *managed, int *device) noexcept;
 
 // cuCtxRecordEvent: records `event` behind all that the current device's context has been asked for.
 // cudaErrorNotSupported where the driver is older than 12.5.

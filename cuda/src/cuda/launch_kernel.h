@@ -12,12 +12,6 @@ inline void *const kParamBuffer = reinterpret_cast<void *>(1);
 inline void *const kParamBufferSize = reinterpret_cast<void *>(2);
 inline void *const kParamBufferEnd = nullptr;
 
-// What a launch may fail with whose context has been destroyed and made anew, as by cudaDeviceReset.
-inline bool may_be_outlived(cudaError_t error) noexcept {
-    return error == cudaErrorInvalidResourceHandle || error == cudaErrorContextIsDestroyed ||
-           error == cudaErrorDeviceUninitialized;
-}
-
 // Launches `kernel`, a __global__ function, with one parameter on a line of blocks.
 template <auto kernel, typename Params>
 cudaError_t launch_kernel(unsigned blocks, unsigned threads, cudaStream_t stream, Params &params) noexcept {

@@ -12,6 +12,7 @@
 #include "cuda/cublas.h"
 #include "cuda/driver.h"
 #include "cuda/kernels.h"
+#include "cuda/outside_captures.h"
 #include "runtime.h"
 
 namespace cukern {
@@ -25,24 +26,6 @@ void note_fork() noexcept { g_forked.store(true, std::memory_order_relaxed); }
 
 cudaStream_t native(Stream stream) noexcept { return static_cast<cudaStream_t>(stream); }
 cudaEvent_t native_event(Event event) noexcept { return static_cast<cudaEvent_t>(event); }
-
-// While any thread captures a stream in CUDA's mode "global" or this one in "thread local", what might order work
-// by itself is refused and ends the capture. What is called in this scope is for no captured stream and is let be.
-class OutsideCaptures {
-public:
-    OutsideCaptures() noexcept : changed_(cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess) {
-        if (!changed_) cudaGetLastError();
-    }
-    OutsideCaptures(const OutsideCaptures &) = delete;
-    OutsideCaptures &operator=(const OutsideCaptures &) = delete;
-    ~OutsideCaptures() {
-        if (changed_) cudaThreadExchangeStreamCaptureMode(&mode_);
-    }
-
-private:
-    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-    const bool changed_;
-};
 
 class CudaRuntime final : public Runtime {
 public:
@@ -74,7 +57,13 @@ public:
     Status current_device(int *device) noexcept override {
         return check(cuda::current_device(device), "cudaGetDevice");
     }
-    Status set_device(int device) noexcept override { return check(cudaSetDevice(device), "cudaSetDevice"); }
+    Status enter_device(int device, void **left) noexcept override {
+        bool pushed = false;
+        const Status status = check(cuda::push_device(device, &pushed), "cuCtxPushCurrent");
+        if (pushed) *left = this;  // anything but null
+        return status;
+    }
+    void leave_device(void *) noexcept override { cuda::pop_device(); }
 
     std::uint64_t stream_id(Stream stream) noexcept override {
         unsigned long long id = 0;
@@ -91,54 +80,96 @@ public:
     }
 
     Status pointer_info(const void *data, PointerInfo *info) noexcept override {
-        cudaPointerAttributes attributes{};
-        CUKERN_TRY(check(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes"));
+        int kind = 0;
+        bool managed = false;
         *info = {};
-        info->known = attributes.type != cudaMemoryTypeUnregistered;
-        info->kind = attributes.type == cudaMemoryTypeHost      ? MemoryKind::pinned
-                     : attributes.type == cudaMemoryTypeManaged ? MemoryKind::managed
-                                                                : MemoryKind::device;
-        info->device = attributes.device;
+        CUKERN_TRY(
+            check(cuda::pointer_attributes(data, &kind, &managed, &info->device), "cuPointerGetAttributes"));
+        info->known = kind != 0;
+        info->kind = managed ? MemoryKind::managed : kind == 1 ? MemoryKind::pinned : MemoryKind::device;
         return CUKERN_OK;
     }
 
     Status stream_done(Stream stream, bool *done) noexcept override {
-        const OutsideCaptures outside;
+        const cuda::AnyContext any;
+        const cuda::OutsideCaptures outside;
         const cudaError_t error = cudaStreamQuery(native(stream));
         return is_done(error, "cudaStreamQuery", done);
     }
 
     Status is_capturing(Stream stream, bool *capturing) noexcept override {
+        const cuda::AnyContext any;
         cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
         CUKERN_TRY(check(cudaStreamIsCapturing(native(stream), &status), "cudaStreamIsCapturing"));
         *capturing = status != cudaStreamCaptureStatusNone;
         return CUKERN_OK;
     }
 
+    Status find_capture(Stream stream, Capture *capture) noexcept override {
+        const cuda::AnyContext any;
+        cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+        unsigned long long id = 0;
+        cudaGraph_t graph = nullptr;
+#if CUDART_VERSION >= 13000
+        const cudaError_t error = cudaStreamGetCaptureInfo(native(stream), &status, &id, &graph);
+#else
+        const cudaError_t error = cudaStreamGetCaptureInfo_v2(native(stream), &status, &id, &graph);
+#endif
+        *capture = {};
+        CUKERN_TRY(check(error, "cudaStreamGetCaptureInfo"));
+        capture->is_active = status == cudaStreamCaptureStatusActive;
+        capture->id = id;
+        capture->graph = graph;
+        if (status == cudaStreamCaptureStatusInvalidated)
+            return fail(CUKERN_CAPTURING, "the stream's capture has been invalidated by an earlier error");
+        return CUKERN_OK;
+    }
+
+    Status own_by_graph(const Capture &capture, void (*gone)(void *) noexcept, void *owner) noexcept override {
+        cudaUserObject_t object = nullptr;
+        cudaError_t error = cudaUserObjectCreate(&object, owner, gone, 1, cudaUserObjectNoDestructorSync);
+        if (error != cudaSuccess) {
+            gone(owner);
+            return check(error, "cudaUserObjectCreate");
+        }
+        error =
+            cudaGraphRetainUserObject(static_cast<cudaGraph_t>(capture.graph), object, 1, cudaGraphUserObjectMove);
+        // The object goes by its only reference, and CUDA calls `gone` on its own thread.
+        if (error != cudaSuccess) quiet(cudaUserObjectRelease(object, 1));
+        return error == cudaSuccess ? CUKERN_OK : check(error, "cudaGraphRetainUserObject");
+    }
+
     Status event_done(Event event, bool *done) noexcept override {
-        const OutsideCaptures outside;
+        const cuda::AnyContext any;
+        const cuda::OutsideCaptures outside;
         const cudaError_t error = cudaEventQuery(native_event(event));
         return is_done(error, "cudaEventQuery", done);
     }
 
     Status event_elapsed(Event begin, Event end, float *milliseconds) noexcept override {
+        const cuda::AnyContext any;
         return check(cudaEventElapsedTime(milliseconds, native_event(begin), native_event(end)),
                      "cudaEventElapsedTime");
     }
 
 protected:
     void do_release(MemoryKind kind, void *data) noexcept override {
-        const OutsideCaptures outside;
+        const cuda::AnyContext any;
+        const cuda::OutsideCaptures outside;
         quiet(kind == MemoryKind::pinned ? cudaFreeHost(data) : cudaFree(data));
     }
     void do_destroy_stream(Stream stream) noexcept override {
+        const cuda::AnyContext any;
         cuda::cublas_forget(*this, stream);
         quiet(cudaStreamDestroy(native(stream)));
     }
-    void do_destroy_event(Event event) noexcept override { quiet(cudaEventDestroy(native_event(event))); }
+    void do_destroy_event(Event event) noexcept override {
+        const cuda::AnyContext any;
+        quiet(cudaEventDestroy(native_event(event)));
+    }
 
     Status do_allocate(MemoryKind kind, std::size_t bytes, void **out) noexcept override {
-        const OutsideCaptures outside;
+        const cuda::OutsideCaptures outside;
         switch (kind) {
             case MemoryKind::device: return check(cudaMalloc(out, bytes), "cudaMalloc");
             case MemoryKind::managed: return check(cudaMallocManaged(out, bytes), "cudaMallocManaged");
@@ -161,7 +192,7 @@ protected:
     }
 
     Status do_synchronize(Stream stream) noexcept override {
-        const OutsideCaptures outside;
+        const cuda::OutsideCaptures outside;
         return check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
     }
 
@@ -193,7 +224,8 @@ protected:
     }
 
     Status do_synchronize_event(Event event) noexcept override {
-        const OutsideCaptures outside;
+        const cuda::AnyContext any;
+        const cuda::OutsideCaptures outside;
         return check(cudaEventSynchronize(native_event(event)), "cudaEventSynchronize");
     }
 
@@ -210,6 +242,7 @@ protected:
 
     // By the type that is loaded: the stored one where there are kernels for that, else what it computes in.
     Status do_launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept override {
+        if (launch.kept > kMostReductions) return launch_in_halves(launch, stream);
         const bool stored = cuda::reduces_as_stored(launch);
         switch (stored ? launch.type : launch.compute) {
 #define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
@@ -243,6 +276,33 @@ protected:
     }
 
 private:
+    // A grid has at most 2**31 - 1 blocks, and a kernel takes a block for each result at most.
+    static constexpr std::int64_t kMostReductions = (std::int64_t{1} << 31) - 1;
+
+    // Cut along the outermost of the kept dimensions, so that each part's results follow each other.
+    Status launch_in_halves(const ReduceLaunch &launch, Stream stream) noexcept {
+        ReduceLaunch part = launch;
+        if (launch.kept_shape[0] == 1) {
+            --part.num_kept;
+            for (int d = 0; d < part.num_kept; ++d) {
+                part.kept_shape[d] = launch.kept_shape[d + 1];
+                part.kept_strides[d] = launch.kept_strides[d + 1];
+            }
+            return do_launch_reduction(part, stream);
+        }
+        const std::int64_t inner = launch.kept / launch.kept_shape[0];
+        const std::int64_t first = launch.kept_shape[0] / 2;
+        part.kept_shape[0] = first;
+        part.kept = first * inner;
+        CUKERN_TRY(do_launch_reduction(part, stream));
+        part.in = static_cast<const char *>(launch.in) + first * launch.kept_strides[0] * size_of(launch.type);
+        part.out =
+            static_cast<char *>(launch.out) + first * inner * size_of(result_type(launch.op, launch.compute));
+        part.kept_shape[0] = launch.kept_shape[0] - first;
+        part.kept = part.kept_shape[0] * inner;
+        return do_launch_reduction(part, stream);
+    }
+
     static Status is_done(cudaError_t error, const char *api, bool *done) noexcept {
         *done = error == cudaSuccess;
         if (error == cudaSuccess) return CUKERN_OK;

@@ -16,11 +16,12 @@ namespace cukern {
 namespace {
 
 constexpr std::size_t kAlignment = 256;  // as cudaMalloc gives
+constexpr int kMostDevices = 64;
 
 int pretend_devices() noexcept {
     const char *text = std::getenv("CUKERN_HOST_DEVICES");
     const int n = text == nullptr ? 1 : std::atoi(text);
-    return n < 1 ? 1 : n > 64 ? 64 : n;
+    return n < 1 ? 1 : n > kMostDevices ? kMostDevices : n;
 }
 
 class HostRuntime final : public Runtime {
@@ -41,10 +42,15 @@ public:
         return CUKERN_OK;
     }
 
-    Status set_device(int device) noexcept override {
+    Status enter_device(int device, void **left) noexcept override {
         CUKERN_TRY(check(device));
+        if (current() == device) return CUKERN_OK;
+        *left = &places_[current()];
         current() = device;
         return CUKERN_OK;
+    }
+    void leave_device(void *left) noexcept override {
+        current() = static_cast<int>(static_cast<const char *>(left) - places_);
     }
 
     void device_memory(std::int64_t *free, std::int64_t *total) noexcept override { machine_memory(free, total); }
@@ -70,6 +76,14 @@ public:
     Status is_capturing(Stream, bool *capturing) noexcept override {
         *capturing = false;
         return CUKERN_OK;
+    }
+    Status find_capture(Stream, Capture *capture) noexcept override {
+        *capture = {};
+        return CUKERN_OK;
+    }
+    Status own_by_graph(const Capture &, void (*gone)(void *) noexcept, void *owner) noexcept override {
+        gone(owner);
+        return fail(CUKERN_INTERNAL, "the host back-end captures nothing");
     }
     Status event_done(Event, bool *done) noexcept override {
         *done = true;
@@ -183,6 +197,7 @@ private:
     std::mutex mutex_;
     std::map<const void *, Allocation> allocations_;  // by address: guarded by the mutex
     const int devices_ = pretend_devices();
+    char places_[kMostDevices] = {};  // one for each device: their addresses stand for what enter_device has left
 };
 
 }  // namespace

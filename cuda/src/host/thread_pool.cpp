@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <limits>
 #include <new>
 #include <mutex>
 #include <thread>
@@ -36,6 +37,17 @@ struct Job {
         }
     }
 };
+
+constexpr int kMostThreads = 1024;
+
+// CUKERN_NUM_THREADS; 0 where it is not set or empty, -1 where it is no number of threads.
+int asked_threads() noexcept {
+    const char *text = std::getenv("CUKERN_NUM_THREADS");
+    if (text == nullptr || text[0] == '\0') return 0;
+    char *end = nullptr;
+    const long n = std::strtol(text, &end, 10);
+    return *end == '\0' && n > 0 && n <= std::numeric_limits<int>::max() ? static_cast<int>(n) : -1;
+}
 
 class ThreadPool {
 public:
@@ -114,9 +126,8 @@ private:
     }
 
     static int configured_threads() noexcept {
-        if (const char *text = std::getenv("CUKERN_NUM_THREADS"))
-            if (const int n = std::atoi(text); n > 0) return std::min(n, 1024);
-        return usable_cpus();
+        const int n = asked_threads();
+        return n > 0 ? std::min(n, kMostThreads) : usable_cpus();
     }
 
     const int threads_ = configured_threads();
@@ -146,6 +157,8 @@ ThreadPool *pool() noexcept {
 }
 
 }  // namespace
+
+bool is_thread_count_valid() noexcept { return asked_threads() >= 0; }
 
 void parallel_for(std::int64_t n, std::int64_t grain, ParallelBody body, void *context) noexcept {
     if (n <= 0) return;
