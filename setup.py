@@ -36,7 +36,7 @@ class BuildExtCUDA(build_ext):
         extra.append(f'-DCUKERN_VERSION="{self.distribution.get_version()}"')
         for folder in [*self.include_dirs, numpy.get_include()]:
             extra += ["-isystem", folder]
-        sources = [*cuda_sources(build.toolkit is not None), *sorted((ROOT / "ext").glob("*.cpp"))]
+        sources = [*cuda_sources(build.toolkit is not None), *sorted((ROOT / "ext").rglob("*.cpp"))]
         objects = compile_sources(build, sources, extra, bool(self.force))
         ext.sources = []
         ext.extra_objects = [str(path) for path in objects]

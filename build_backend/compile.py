@@ -25,6 +25,17 @@ ROOT = Path(__file__).resolve().parent.parent
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion"]
 LINK_LIBRARIES = ["-lpthread", "-ldl", "-lrt"]
 
+ELEMENT_TYPES = re.findall(
+    r"^CUKERN_ELEMENT_TYPE\((\w+),", (ROOT / "cuda/include/cukern/element_types.def").read_text(), re.MULTILINE
+)
+# Compiled once for each of these element types, side by side; the macro CUKERN_TYPE is the type's name.
+BY_TYPE = {
+    ROOT / "cuda/src/device/elementwise/elementwise.cu": ELEMENT_TYPES,
+    ROOT / "cuda/src/device/reduce/reduce.cu": ELEMENT_TYPES,
+    ROOT / "cuda/src/device/matmul/tiled.cu": ["float32", "float64", "int32", "int64"],
+    ROOT / "cuda/src/host/elementwise_range.cpp": ELEMENT_TYPES,
+}
+
 
 @dataclass
 class Compilation:
@@ -39,14 +50,15 @@ class Compilation:
 
 
 def cuda_sources(with_cuda: bool) -> list[Path]:
-    """Return the sources under cuda/; those in cuda/src/cuda/ are left out of a host-only build."""
+    """Return the sources under cuda/; those in cuda/src/device/ are left out of a host-only build."""
     source = ROOT / "cuda/src"
-    paths = [*source.glob("*.cpp"), *(source / "host").glob("*.cpp")]
+    device = source / "device"
+    paths = [path for path in source.rglob("*.cpp") if not path.is_relative_to(device)]
     if with_cuda:
         paths = [path for path in paths if path.name != "no_cuda.cpp"]
-        paths += [*(source / "cuda").glob("*.cpp"), *(source / "cuda").glob("*.cu")]
+        paths += [*device.rglob("*.cpp"), *device.rglob("*.cu")]
     # The slowest to compile go first, so that no core waits for one of them at the end.
-    return sorted(paths, key=lambda path: (path.suffix != ".cu", "matmul" not in path.name, path.name))
+    return sorted(paths, key=lambda path: (path.suffix != ".cu", "matmul" not in path.parts, str(path)))
 
 
 def target_flags() -> list[str]:
@@ -64,9 +76,8 @@ def target_flags() -> list[str]:
 
 
 def _command(build: Compilation, source: Path, extra: list[str]) -> list[str]:
-    includes = [f"-I{ROOT / 'cuda/include'}"]
-    if source.is_relative_to(ROOT / "cuda"):
-        includes.append(f"-I{ROOT / 'cuda/src'}")
+    own = ROOT / ("cuda/src" if source.is_relative_to(ROOT / "cuda") else "ext")
+    includes = [f"-I{ROOT / 'cuda/include'}", f"{'-I' if source.suffix == '.cu' else '-iquote'}{own}"]
     werror = os.environ.get("CUKERN_WERROR") == "1"
     if source.suffix == ".cu":
         assert build.toolkit is not None
@@ -95,6 +106,7 @@ class _Job:
     source: Path
     command: list[str]
     object: Path
+    element_type: str | None
 
     @property
     def depfile(self) -> Path:
@@ -113,7 +125,8 @@ class _Job:
     def run(self) -> None:
         self.object.parent.mkdir(parents=True, exist_ok=True)
         made, noted = self.object.with_suffix(".tmp.o"), self.object.with_suffix(".tmp.d")
-        command = [*self.command, "-MD", "-MF", str(noted), "-c", str(self.source), "-o", str(made)]
+        command = [*self.command, *([f"-DCUKERN_TYPE={self.element_type}"] if self.element_type else [])]
+        command += ["-MD", "-MF", str(noted), "-c", str(self.source), "-o", str(made)]
         print(shlex.join(command), flush=True)
         begin = time.time_ns()
         subprocess.run(command, check=True)
@@ -145,8 +158,11 @@ def compile_sources(build: Compilation, sources: list[Path], extra: list[str], f
         kind = (*command, str(source.is_relative_to(ROOT / "cuda")), source.suffix)
         if kind not in keys:
             keys[kind] = _key(build, source, command, extra)
-        name = str(source.relative_to(ROOT)).replace("/", ".") + ".o"
-        jobs.append(_Job(source, command, ROOT / f"build/obj-{keys[kind]}" / name))
+        name = str(source.relative_to(ROOT)).replace("/", ".")
+        folder = ROOT / f"build/obj-{keys[kind]}"
+        for element_type in BY_TYPE.get(source, [None]):
+            path = folder / (f"{name}.{element_type}.o" if element_type else f"{name}.o")
+            jobs.append(_Job(source, command, path, element_type))
     stale = [job for job in jobs if force or not job.is_fresh()]
     workers = int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1)
     with ThreadPoolExecutor(workers) as pool:

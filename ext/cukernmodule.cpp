@@ -1,14 +1,14 @@
 // The module `cukern._cukern`: definition, initialisation, state.
 #define CUKERN_IMPORTS_NUMPY
-#include "python.h"
+#include "base/python.h"
 
-#include "array.h"
-#include "element_types.h"
-#include "errors.h"
-#include "lending.h"
-#include "methods.h"
-#include "streams.h"
-#include "with_blocks.h"
+#include "array/array.h"
+#include "base/errors.h"
+#include "base/methods.h"
+#include "interop/array_exchange.h"
+#include "streams/streams.h"
+#include "streams/with_blocks.h"
+#include "types/element_types.h"
 
 namespace cukern::py {
 namespace {

@@ -234,8 +234,8 @@ task_lint() {
     say "clang-tidy"
     mapfile -t tidy < <("$BIN/python" -c 'import numpy, sysconfig
 print("-isystem", sysconfig.get_path("include"), "-isystem", numpy.get_include(), sep="\n")')
-    tidy+=(-std=c++17 -x c++ -Icuda/include -Icuda/src -Iext -DPy_LIMITED_API=0x030B0000 '-DCUKERN_VERSION="0"')
-    printf '%s\0' ext/*.cpp cuda/src/*.cpp cuda/src/host/*.cpp | xargs -0 -P "$(nproc)" -I '{}' \
+    tidy+=(-std=c++17 -x c++ -Icuda/include -iquotecuda/src -iquoteext -DCUKERN_TYPE=float32 -DPy_LIMITED_API=0x030B0000 '-DCUKERN_VERSION="0"')
+    find ext cuda/src -path cuda/src/device -prune -o -name '*.cpp' -print0 | xargs -0 -P "$(nproc)" -I '{}' \
         "$BIN/clang-tidy" --quiet --warnings-as-errors='*' '{}' -- "${tidy[@]}" 2>/dev/null
     if command -v shellcheck >/dev/null; then
         say "shellcheck"

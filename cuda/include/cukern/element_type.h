@@ -43,15 +43,25 @@ constexpr const char *name_of(ElementType type) { return info(type).name; }
 constexpr bool is_floating(ElementType type) { return kind_of(type) == 'f'; }
 constexpr bool is_integer(ElementType type) { return kind_of(type) == 'i' || kind_of(type) == 'u'; }
 
+// An element type's value by its C++ type, and the other way round.
 template <typename T>
 struct ElementTypeOf;
+template <ElementType type>
+struct CTypeOfElement;
 #define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
     template <>                                                           \
     struct ElementTypeOf<ctype> {                                         \
         static constexpr ElementType value = ElementType::id;             \
+    };                                                                    \
+    template <>                                                           \
+    struct CTypeOfElement<ElementType::id> {                              \
+        using type = ctype;                                               \
     };
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
+
+template <ElementType type>
+using CTypeOf = typename CTypeOfElement<type>::type;
 
 // The type of a kind and size; float16 rather than bfloat16.
 constexpr ElementType type_of(char kind, int size) {

@@ -1,5 +1,5 @@
 // Storage types of the elements that C++17 has no type for. They hold bits: arithmetic is done in wider types,
-// reached by the conversions in cuda/src/convert.cuh.
+// reached by the conversions in cuda/src/formulas/convert.cuh.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 
 #include <initializer_list>
 
-#include "launch.h"
+#include "plan/launch.h"
 
 namespace cukern::host {
 

@@ -5,7 +5,7 @@
 // vectorises. Limit: the load and store of c, two an fma.
 #include <algorithm>
 
-#include "functors.cuh"
+#include "formulas/arithmetic.cuh"
 #include "host/kernels.h"
 #include "host/thread_pool.h"
 

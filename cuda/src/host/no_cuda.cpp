@@ -1,7 +1,7 @@
 // Stands in for the CUDA back-end in a host-only build (CUKERN_HOST_ONLY=1).
 #include <cstdio>
 
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 namespace cukern {
 

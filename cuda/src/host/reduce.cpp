@@ -8,9 +8,9 @@
 #include <memory>
 #include <new>
 
+#include "formulas/reducers.cuh"
 #include "host/kernels.h"
 #include "host/thread_pool.h"
-#include "reducers.cuh"
 
 namespace cukern::host {
 namespace {

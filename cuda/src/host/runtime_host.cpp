@@ -9,8 +9,8 @@
 #include <new>
 
 #include "host/kernels.h"
-#include "machine_memory.h"
-#include "runtime.h"
+#include "memory/machine_memory.h"
+#include "runtime/runtime.h"
 
 namespace cukern {
 namespace {

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <utility>
 
+#include "formulas/reducers.cuh"
 #include "host/kernels.h"
 #include "host/thread_pool.h"
-#include "reducers.cuh"
 
 namespace cukern::host {
 namespace {

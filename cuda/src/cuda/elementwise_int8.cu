@@ -1,5 +1,0 @@
-// Elementwise kernels that compute in int8: copies and conversions from it.
-#include "cuda/elementwise.cuh"
-
-template cudaError_t cukern::cuda::launch_elementwise<std::int8_t>(const ElementwiseLaunch &,
-                                                                   cudaStream_t) noexcept;

@@ -1,0 +1,149 @@
+#include "device/driver.h"
+
+#include <atomic>
+#include <cstdint>
+#include <new>
+
+namespace cukern::cuda {
+namespace {
+
+template <typename Function>
+Function look_up(const char *name, unsigned version = 12000) noexcept {
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    if (cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &result) != cudaSuccess)
+        cudaGetLastError();
+    return reinterpret_cast<Function>(found);
+}
+
+int current_context(void **context) noexcept {
+    static const auto function = look_up<int (*)(void **)>("cuCtxGetCurrent");
+    return function != nullptr ? function(context) : cudaErrorNotSupported;
+}
+
+}  // namespace
+
+LaunchFunction launch_function() noexcept {
+    static const auto function = look_up<LaunchFunction>("cuLaunchKernel");
+    return function;
+}
+
+void *KernelHandles::in_current_context(const void *symbol) noexcept {
+    void *context = nullptr;
+    if (current_context(&context) != 0 || context == nullptr) return nullptr;
+    for (const Handle *handle = first_.load(std::memory_order_acquire); handle != nullptr; handle = handle->next)
+        if (handle->context == context) return handle->function;
+    return find(symbol, context);
+}
+
+void *KernelHandles::find(const void *symbol, void *context) noexcept {
+    static const auto function_of = look_up<int (*)(void **, cudaKernel_t)>("cuKernelGetFunction");
+    cudaKernel_t kernel = nullptr;
+    if (cudaGetKernel(&kernel, symbol) != cudaSuccess) {
+        cudaGetLastError();
+        return nullptr;
+    }
+    void *function = nullptr;
+    if (function_of == nullptr || launch_function() == nullptr || function_of(&function, kernel) != 0)
+        return nullptr;
+    auto *handle = new (std::nothrow) Handle{context, function, first_.load(std::memory_order_relaxed)};
+    while (handle != nullptr && !first_.compare_exchange_weak(handle->next, handle, std::memory_order_release));
+    return function;
+}
+
+cudaError_t current_device(int *device) noexcept {
+    static const auto device_of_current = look_up<int (*)(int *)>("cuCtxGetDevice");
+    void *context = nullptr;
+    if (device_of_current != nullptr && current_context(&context) == 0 && context != nullptr &&
+        device_of_current(device) == 0)
+        return cudaSuccess;
+    return cudaGetDevice(device);
+}
+
+namespace {
+
+constexpr int kMostDevices = 64;
+std::atomic<void *> g_primary[kMostDevices];  // retained for the process
+
+cudaError_t retain_primary(int device, void **context) noexcept {
+    static const auto device_handle = look_up<int (*)(int *, int)>("cuDeviceGet");
+    static const auto retain = look_up<int (*)(void **, int)>("cuDevicePrimaryCtxRetain");
+    if (device < 0 || device >= kMostDevices) return cudaErrorInvalidDevice;
+    if (device_handle == nullptr || retain == nullptr) return cudaErrorNotSupported;
+    int handle = 0;
+    int error = device_handle(&handle, device);
+    if (error == 0) error = retain(context, handle);
+    if (error == 0) g_primary[device].store(*context, std::memory_order_release);
+    return static_cast<cudaError_t>(error);
+}
+
+int push(void *context) noexcept {
+    static const auto function = look_up<int (*)(void *)>("cuCtxPushCurrent");
+    return function != nullptr ? function(context) : cudaErrorNotSupported;
+}
+
+}  // namespace
+
+cudaError_t push_device(int device, bool *pushed) noexcept {
+    *pushed = false;
+    void *current = nullptr;
+    const int error = current_context(&current);
+    if (error != 0) return static_cast<cudaError_t>(error);
+    void *wanted =
+        device >= 0 && device < kMostDevices ? g_primary[device].load(std::memory_order_acquire) : nullptr;
+    if (wanted != nullptr && current == wanted) return cudaSuccess;
+    if (wanted == nullptr)
+        if (const cudaError_t failed = retain_primary(device, &wanted); failed != cudaSuccess) return failed;
+    if (current == wanted) return cudaSuccess;
+    int status = push(wanted);
+    // Another library may have reset the device: its primary context is made anew.
+    if (may_be_outlived(static_cast<cudaError_t>(status)) && retain_primary(device, &wanted) == cudaSuccess)
+        status = push(wanted);
+    *pushed = status == 0;
+    return static_cast<cudaError_t>(status);
+}
+
+void pop_device() noexcept {
+    static const auto function = look_up<int (*)(void **)>("cuCtxPopCurrent");
+    void *popped = nullptr;
+    if (function != nullptr) function(&popped);
+}
+
+AnyContext::AnyContext() noexcept {
+    void *context = nullptr;
+    if (current_context(&context) != 0 || context != nullptr) return;
+    for (const std::atomic<void *> &primary : g_primary)
+        if (void *known = primary.load(std::memory_order_acquire); known != nullptr) {
+            pushed_ = push(known) == 0;
+            return;
+        }
+}
+
+cudaError_t pointer_attributes(const void *data, int *kind, bool *managed, int *device) noexcept {
+    static const auto function =
+        look_up<int (*)(unsigned, int *, void **, std::uintptr_t)>("cuPointerGetAttributes");
+    if (function == nullptr) return cudaErrorNotSupported;
+    constexpr int kMemoryType = 2;
+    constexpr int kIsManaged = 8;
+    constexpr int kDeviceOrdinal = 9;
+    int attributes[] = {kMemoryType, kIsManaged, kDeviceOrdinal};
+    unsigned type = 0;
+    unsigned is_managed = 0;
+    int ordinal = 0;
+    void *values[] = {&type, &is_managed, &ordinal};
+    const int error = function(3, attributes, values, reinterpret_cast<std::uintptr_t>(data));
+    *kind = static_cast<int>(type);
+    *managed = is_managed != 0;
+    *device = ordinal;
+    return static_cast<cudaError_t>(error);
+}
+
+cudaError_t record_context(cudaEvent_t event) noexcept {
+    static const auto function = look_up<int (*)(void *, cudaEvent_t)>("cuCtxRecordEvent", 12050);
+    void *context = nullptr;
+    if (function == nullptr) return cudaErrorNotSupported;
+    const int error = current_context(&context);
+    return static_cast<cudaError_t>(error == 0 ? function(context, event) : error);
+}
+
+}  // namespace cukern::cuda

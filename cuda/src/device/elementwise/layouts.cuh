@@ -1,0 +1,57 @@
+// Which kernel serves operands that are not all packed, of one element type. For the operations that meet them
+// most.
+#pragma once
+
+#include "device/elementwise/broadcast.cuh"
+#include "device/elementwise/narrow.cuh"
+#include "device/elementwise/transpose.cuh"
+
+namespace cukern::cuda {
+
+// Where these kernels are made: elsewhere the strided one serves. A copy of elements as they are moves bits.
+constexpr bool has_layouts(Op op, ElementType type) {
+    switch (op) {
+        case Op::copy: return bits_of(type) == type;
+        case Op::add:
+        case Op::subtract:
+        case Op::multiply: return is_floating(type);
+        default: return false;
+    }
+}
+
+// Complex numbers may begin at any of their parts.
+template <typename T>
+bool has_whole_elements(const ElementwiseLaunch &launch) noexcept {
+    std::uintptr_t addresses = 0;
+    for (int j = 0; j < launch.num_operands; ++j)
+        if (!launch.immediate[j]) addresses |= reinterpret_cast<std::uintptr_t>(launch.data[j]);
+    return addresses % sizeof(T) == 0;
+}
+
+// Launches one of the kernels for layouts, if one serves the operands' layout: whether it did.
+template <Op op, typename T>
+bool launch_layout(const ElementwiseLaunch &launch, cudaStream_t stream, cudaError_t *error) noexcept {
+    if (!is_uniform(launch)) return false;
+    const int last = launch.ndim - 1;
+    if constexpr (has_narrow<T>) {
+        if (const int narrow = narrow_operand(launch); narrow != 0) {
+            *error = launch_narrow<op, T>(launch, narrow, stream);
+            return true;
+        }
+    }
+    int turned = -1;
+    for (int j = 1; j < launch.num_operands && turned < 0; ++j) turned = turned_dimension(launch, j);
+    constexpr std::int64_t kFewColumns = 8;  // of out: neighbours of the operand meet in caches
+    constexpr std::int64_t kLeastElements = 1024;
+    const bool fills = turned >= 0 && has_whole_elements<T>(launch) &&
+                       launch.shape[turned] * launch.shape[last] >= kLeastElements;
+    if (fills && launch.strides[0][last] == 1 && launch.shape[last] > kFewColumns) {
+        *error = launch_transpose<op, T>(launch, turned, stream);
+        return true;
+    }
+    if (!is_packed(launch, 0)) return false;
+    *error = launch_broadcast<op, T>(launch, stream);
+    return true;
+}
+
+}  // namespace cukern::cuda

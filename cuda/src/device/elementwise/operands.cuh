@@ -1,0 +1,55 @@
+// What the elementwise kernels share: how operands lie.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+
+#include "device/elementwise/apply.cuh"
+#include "device/grid.cuh"
+#include "plan/launch.h"
+
+namespace cukern::cuda {
+
+constexpr int kLayoutDims = 4;  // of the kernels for one layout
+
+enum class Walk : std::int8_t {
+    value,    // no array
+    packed,   // as out is
+    strided,  // any other
+    turned,   // packed along another dimension
+};
+
+// An operand that is given by value.
+template <typename T>
+T value_of(const ElementwiseLaunch &launch, int operand) noexcept {
+    return *reinterpret_cast<const T *>(launch.values[operand].bytes);
+}
+
+// All operands of the type that is computed in, none split, indices of 32 bits.
+inline bool is_uniform(const ElementwiseLaunch &launch) noexcept {
+    for (int j = 0; j < launch.num_operands; ++j)
+        if (!launch.immediate[j] && launch.types[j] != (j == 0 ? launch.result : launch.compute)) return false;
+    return !launch.split && launch.ndim <= kLayoutDims && launch.count < (std::int64_t{1} << 31);
+}
+
+inline bool is_packed(const ElementwiseLaunch &launch, int operand) noexcept {
+    std::int64_t stride = 1;
+    for (int d = launch.ndim - 1; d >= 0; --d) {
+        if (launch.strides[operand][d] != stride) return false;
+        stride *= launch.shape[d];
+    }
+    return reinterpret_cast<std::uintptr_t>(launch.data[operand]) % 16 == 0;
+}
+
+// The dimension, but the last, along which an operand is packed; -1: there is none, or it is packed along the
+// last.
+inline int turned_dimension(const ElementwiseLaunch &launch, int operand) noexcept {
+    const std::int64_t *const strides = launch.strides[operand];
+    const int last = launch.ndim - 1;
+    if (launch.immediate[operand] || strides[last] == 0 || std::abs(strides[last]) <= 2) return -1;
+    for (int d = last - 1; d >= 0; --d)
+        if (strides[d] == 1) return d;
+    return -1;
+}
+
+}  // namespace cukern::cuda

@@ -1,0 +1,34 @@
+// The grid of a launch: threads of a block, blocks, and how a thread finds its place by division.
+#pragma once
+
+#include <cstdint>
+
+namespace cukern::cuda {
+
+constexpr int kThreads = 256;  // of a block
+
+inline unsigned blocks_for(std::int64_t threads) noexcept {
+    return static_cast<unsigned>((threads + kThreads - 1) / kThreads);
+}
+
+// Division of numbers below 2**31 by one that is known at the launch: the upper half of a product, and a shift.
+struct Divider {
+    std::uint32_t by;
+    std::uint32_t factor;
+    std::uint32_t shift;
+
+    static Divider make(std::uint32_t by) noexcept {
+        std::uint32_t shift = 0;
+        while (shift < 31 && (std::uint32_t{1} << shift) < by) ++shift;
+        const std::uint64_t power = std::uint64_t{1} << shift;
+        const auto factor = static_cast<std::uint32_t>(((std::uint64_t{1} << 32) * (power - by)) / by + 1);
+        return {by, factor, shift};
+    }
+    __device__ std::uint32_t divide(std::uint32_t n, std::uint32_t *rest) const {
+        const std::uint32_t quotient = (__umulhi(n, factor) + n) >> shift;
+        *rest = n - quotient * by;
+        return quotient;
+    }
+};
+
+}  // namespace cukern::cuda

@@ -1,0 +1,264 @@
+#include "device/matmul/cublas.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "device/check.h"
+#include "device/outside_captures.h"
+#include "runtime/fork_mutex.h"
+
+namespace cukern {
+namespace {
+
+// The part of cuBLAS's C ABI that is used, from its documentation (cuBLAS 12 and 13).
+using Handle = void *;
+using CublasStatus = int;
+constexpr CublasStatus kSuccess = 0;
+constexpr int kNoTranspose = 0;
+constexpr int kTranspose = 1;
+
+template <typename T>
+using Gemm = CublasStatus (*)(Handle, int, int, std::int64_t, std::int64_t, std::int64_t, const T *, const T *,
+                              std::int64_t, const T *, std::int64_t, const T *, T *, std::int64_t);
+
+struct Library {
+    CublasStatus (*create)(Handle *);
+    CublasStatus (*destroy)(Handle);
+    CublasStatus (*set_stream)(Handle, cudaStream_t);
+    CublasStatus (*set_workspace)(Handle, void *, std::size_t);
+    CublasStatus (*get_property)(int, int *);
+    const char *(*status_name)(CublasStatus);
+    const char *(*status_text)(CublasStatus);
+    Gemm<float> sgemm;
+    Gemm<double> dgemm;
+};
+
+constexpr std::size_t kMostHandles = 16;  // the least recently used one makes room
+
+// What is kept for a stream.
+struct StreamHandle {
+    Handle handle = nullptr;
+    void *workspace = nullptr;
+    std::uint64_t last_use = 0;
+};
+
+struct State {
+    ForkMutex mutex;
+    std::uint64_t uses = 0;
+    Library library{};
+    std::atomic<bool> open{false};
+    CublasInfo info;
+    std::atomic<bool> names_tried{false};  // once is enough: a search of the loader's paths is slow
+    std::map<std::pair<int, std::uint64_t>, StreamHandle>
+        handles;  // never destroyed: the library goes before we could
+};
+
+State &state() noexcept {
+    alignas(State) static unsigned char memory[sizeof(State)];
+    static auto *const instance = new (memory) State;  // never destroyed
+    return *instance;
+}
+
+template <typename F>
+bool find(void *library, const char *name, F *function) noexcept {
+    *function = reinterpret_cast<F>(dlsym(library, name));
+    return *function != nullptr;
+}
+
+bool find_all(void *handle, Library *library) noexcept {
+    return find(handle, "cublasCreate_v2", &library->create) &&
+           find(handle, "cublasDestroy_v2", &library->destroy) &&
+           find(handle, "cublasSetStream_v2", &library->set_stream) &&
+           find(handle, "cublasSetWorkspace_v2", &library->set_workspace) &&
+           find(handle, "cublasGetProperty", &library->get_property) &&
+           find(handle, "cublasGetStatusName", &library->status_name) &&
+           find(handle, "cublasGetStatusString", &library->status_text) &&
+           find(handle, "cublasSgemm_v2_64", &library->sgemm) &&
+           find(handle, "cublasDgemm_v2_64", &library->dgemm);
+}
+
+void note(State &s, const char *name, const char *why) noexcept {
+    const std::size_t used = std::strlen(s.info.tried);
+    std::snprintf(s.info.tried + used, sizeof s.info.tried - used, "%s%s (%s)", used > 0 ? "; " : "", name, why);
+}
+
+// The caller holds the mutex.
+bool try_open(State &s, const char *name) noexcept {
+    void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+        const char *why = dlerror();
+        note(s, name, why != nullptr ? why : "not found");
+        return false;
+    }
+    Library library{};
+    if (!find_all(handle, &library)) {
+        note(s, name, "it lacks functions of cuBLAS 12");
+        return false;
+    }
+    int major = 0;
+    int minor = 0;
+    int patch = 0;
+    library.get_property(0, &major);
+    library.get_property(1, &minor);
+    library.get_property(2, &patch);
+    s.info.version = major * 10000 + minor * 100 + patch;
+    Dl_info where{};
+    const bool known = dladdr(reinterpret_cast<void *>(library.create), &where) != 0 && where.dli_fname != nullptr;
+    std::snprintf(s.info.path, sizeof s.info.path, "%s", known ? where.dli_fname : name);
+    s.library = library;
+    s.info.open = true;
+    s.open.store(true, std::memory_order_release);
+    return true;
+}
+
+// cuBLAS has a CUDA runtime of its own: what went wrong there is known by its status alone.
+Status cublas_failed(const Library &library, CublasStatus status, const char *api) noexcept {
+    constexpr CublasStatus kAllocationFailed = 3;
+    return fail_cuda(status == kAllocationFailed ? CUKERN_OUT_OF_MEMORY : CUKERN_CUDA_ERROR, status,
+                     library.status_name(status), api, library.status_text(status));
+}
+
+void destroy(Runtime &runtime, const Library &library, StreamHandle &own) noexcept {
+    const cuda::OutsideCaptures outside;
+    if (own.handle != nullptr) library.destroy(own.handle);
+    if (own.workspace != nullptr) runtime.release(MemoryKind::device, own.workspace);
+    own = {};
+}
+
+// Live streams are told apart by their handles, but for the per-thread default stream: one handle for many.
+std::uint64_t key_of(Runtime &runtime, Stream stream) noexcept {
+    if (is_legacy(stream)) return 0;
+    const auto handle = reinterpret_cast<std::uintptr_t>(stream);
+    return handle == kPerThreadHandle ? runtime.stream_id(stream) : handle;
+}
+
+// A stream of the caller's may be long gone. The driver's release of the workspace waits for work in it.
+void drop_oldest(Runtime &runtime, State &s) noexcept {
+    auto oldest = s.handles.begin();
+    for (auto entry = s.handles.begin(); entry != s.handles.end(); ++entry)
+        if (entry->second.last_use < oldest->second.last_use) oldest = entry;
+    destroy(runtime, s.library, oldest->second);
+    s.handles.erase(oldest);
+}
+
+Status prepare(Runtime &runtime, const Library &library, Stream stream, StreamHandle *own) noexcept {
+    const cuda::OutsideCaptures outside;  // making a handle allocates memory
+    if (const CublasStatus status = library.create(&own->handle); status != kSuccess)
+        return cublas_failed(library, status, "cublasCreate");
+    CUKERN_TRY(runtime.allocate(MemoryKind::device, kCublasWorkspaceBytes, &own->workspace));
+    if (const CublasStatus status = library.set_stream(own->handle, static_cast<cudaStream_t>(stream));
+        status != kSuccess)
+        return cublas_failed(library, status, "cublasSetStream");
+    if (const CublasStatus status = library.set_workspace(own->handle, own->workspace, kCublasWorkspaceBytes);
+        status != kSuccess)
+        return cublas_failed(library, status, "cublasSetWorkspace");
+    return CUKERN_OK;
+}
+
+// cuBLAS is column-major: the row-major c = a @ b is, seen by it, c' = b' @ a'.
+template <typename T>
+CublasStatus gemm(Gemm<T> function, Handle handle, const MatmulLaunch &p) noexcept {
+    const T one = 1;
+    const T zero = 0;
+    return function(handle, p.b_transposed ? kTranspose : kNoTranspose, p.a_transposed ? kTranspose : kNoTranspose,
+                    p.n, p.m, p.k, &one, static_cast<const T *>(p.b), p.ldb, static_cast<const T *>(p.a), p.lda,
+                    &zero, static_cast<T *>(p.c), p.ldc);
+}
+
+}  // namespace
+
+bool find_cublas() noexcept {
+    State &s = state();
+    if (s.open.load(std::memory_order_acquire)) return true;
+    if (s.names_tried.load(std::memory_order_acquire)) return false;
+    const std::lock_guard lock(s.mutex);
+    for (const char *name : {"libcublas.so.13", "libcublas.so.12"})
+        if (s.info.open || s.names_tried.load(std::memory_order_relaxed) || try_open(s, name)) break;
+    s.names_tried.store(true, std::memory_order_release);
+    return s.info.open;
+}
+
+Status open_cublas(const char *path) noexcept {
+    State &s = state();
+    if (path == nullptr) {
+        if (find_cublas()) return CUKERN_OK;
+    } else {
+        const std::lock_guard lock(s.mutex);
+        if (s.info.open || try_open(s, path)) return CUKERN_OK;
+    }
+    const CublasInfo info = cublas_info();
+    return fail(CUKERN_LIBRARY_NOT_FOUND, "cuBLAS could not be opened; tried %s", info.tried);
+}
+
+void note_cublas_search(const char *who, const char *why) noexcept {
+    State &s = state();
+    const std::lock_guard lock(s.mutex);
+    note(s, who, why);
+}
+
+CublasInfo cublas_info() noexcept {
+    State &s = state();
+    const std::lock_guard lock(s.mutex);
+    return s.info;
+}
+
+Status cuda::cublas_gemm(Runtime &runtime, const MatmulLaunch &launch, int device, Stream stream) noexcept {
+    State &s = state();
+    if (!s.open.load(std::memory_order_acquire)) return fail(CUKERN_INTERNAL, "cuBLAS is not open");
+    // The handle's workspace belongs to its stream; cuBLAS itself allows one call at a time on a handle.
+    const std::lock_guard lock(s.mutex);
+    StreamHandle *own = nullptr;
+    const std::pair key{device, key_of(runtime, stream)};
+    if (const auto found = s.handles.find(key); found != s.handles.end()) own = &found->second;
+    if (own == nullptr) {
+        // Not for a captured call: cuBLAS waits for the device where a handle goes, which would end the capture.
+        while (launch.workspace == nullptr && s.handles.size() >= kMostHandles) drop_oldest(runtime, s);
+        try {
+            own = &s.handles[key];
+        } catch (...) {
+            return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
+        }
+    }
+    own->last_use = ++s.uses;
+    if (own->handle == nullptr) {
+        if (const Status status = prepare(runtime, s.library, stream, own); status != CUKERN_OK) {
+            destroy(runtime, s.library, *own);
+            return status;
+        }
+    }
+    const bool single = launch.type == ElementType::float32;
+    CublasStatus status = kSuccess;
+    if (launch.workspace != nullptr)
+        status = s.library.set_workspace(own->handle, launch.workspace, kCublasWorkspaceBytes);
+    if (status == kSuccess)
+        status = single ? gemm<float>(s.library.sgemm, own->handle, launch)
+                        : gemm<double>(s.library.dgemm, own->handle, launch);
+    if (launch.workspace != nullptr) s.library.set_workspace(own->handle, own->workspace, kCublasWorkspaceBytes);
+    return status == kSuccess ? CUKERN_OK
+                              : cublas_failed(s.library, status, single ? "cublasSgemm" : "cublasDgemm");
+}
+
+void cuda::cublas_forget(Runtime &runtime, Stream stream) noexcept {
+    State &s = state();
+    if (!s.open.load(std::memory_order_acquire)) return;
+    const std::uint64_t id = key_of(runtime, stream);
+    const std::lock_guard lock(s.mutex);
+    for (auto entry = s.handles.begin(); entry != s.handles.end();) {
+        if (entry->first.second != id) {
+            ++entry;
+            continue;
+        }
+        destroy(runtime, s.library, entry->second);
+        entry = s.handles.erase(entry);
+    }
+}
+
+}  // namespace cukern

@@ -1,0 +1,159 @@
+// The tiled matrix product, through shared memory.
+//
+// Idea: a block of 256 threads computes a kTileM x kTileN tile of c. For each kTileK of k it brings a tile of
+// a and one of b into shared memory, both with k slowest; the next tiles are on their way in registers
+// meanwhile, into the other of two buffers. Eight warps, 4 x 2, multiply a part of the tile each: by fma in
+// registers, or float64 on the tensor cores (warp_product.cuh).
+// Transposed operands differ only in how a tile is read. Blocks walk c in bands of kBand tile rows, so that
+// those in flight share tiles of a and b in L2.
+//
+// Tile: 128 x 128 x 16 (4-byte types), 128 x 64 x 8 (8-byte types).
+// 2 * m * n * k flops; an element is used 128 or 64 times once loaded: limited by the arithmetic units, and
+// before them by reads of shared memory, and by the barrier each kTileK.
+//
+// The build compiles this file once for each element type, whose name CUKERN_TYPE is.
+
+#include <cstdint>
+
+#include "device/kernels.h"
+#include "device/matmul/warp_product.cuh"
+
+namespace cukern::cuda {
+
+// One operand's tile: `length` rows of m (or columns of n) by kTileK of k. `k_fast` tells that neighbours
+// along k are neighbours in memory.
+template <typename T, int length, bool k_fast>
+struct TileLoader {
+    using Shape = Tile<T>;
+    static constexpr int kVector = Shape::kVector;
+    static constexpr int kLoads = length * Shape::kTileK / kVector / Shape::kThreads;
+    static constexpr int kFast = (k_fast ? Shape::kTileK : length) / kVector;  // vectors along memory
+
+    Vector<T> held[kLoads];
+
+    // Reads the tile at (row, k) into registers; what lies outside the matrix is zero.
+    __device__ __forceinline__ void read(const T *data, std::int64_t ld, std::int64_t row, std::int64_t rows,
+                                         std::int64_t k, std::int64_t depth, bool vectors) {
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) {
+            const int id = static_cast<int>(threadIdx.x) + i * Shape::kThreads;
+            const std::int64_t slow = (k_fast ? row : k) + id / kFast;
+            const std::int64_t fast = (k_fast ? k : row) + static_cast<std::int64_t>(id % kFast) * kVector;
+            const std::int64_t slow_end = k_fast ? rows : depth;
+            const std::int64_t fast_end = k_fast ? depth : rows;
+            const T *from = data + slow * ld + fast;
+            if (vectors && slow < slow_end && fast + kVector <= fast_end) {
+                held[i] = *reinterpret_cast<const Vector<T> *>(from);
+            } else {
+#pragma unroll
+                for (int e = 0; e < kVector; ++e)
+                    held[i].values[e] = slow < slow_end && fast + e < fast_end ? from[e] : T{};
+            }
+        }
+    }
+
+    template <int pitch>
+    __device__ __forceinline__ void write(T (*tile)[pitch]) const {
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) {
+            const int id = static_cast<int>(threadIdx.x) + i * Shape::kThreads;
+            if constexpr (k_fast) {
+#pragma unroll
+                for (int e = 0; e < kVector; ++e) tile[id % kFast * kVector + e][id / kFast] = held[i].values[e];
+            } else {
+                *reinterpret_cast<Vector<T> *>(&tile[id / kFast][id % kFast * kVector]) = held[i];
+            }
+        }
+    }
+};
+
+template <typename T>
+struct TiledParams {
+    const T *a, *b;
+    T *c;
+    std::int64_t lda, ldb, ldc, m, n, k;
+    std::int64_t tiles_m, tiles_n;
+    bool vectors_a, vectors_b;  // rows start on 16 bytes
+};
+
+template <typename T, bool a_transposed, bool b_transposed>
+__global__ void __launch_bounds__(Tile<T>::kThreads, 2) matmul_tiled_kernel(const TiledParams<T> p) {
+    using S = Tile<T>;
+    __shared__ alignas(16) T tile_a[2][S::kTileK][S::kPitchM];
+    __shared__ alignas(16) T tile_b[2][S::kTileK][S::kPitchN];
+
+    const std::int64_t band_tiles = S::kBand * p.tiles_n;
+    const std::int64_t first = blockIdx.x / band_tiles * S::kBand;
+    const std::int64_t height = min(p.tiles_m - first, static_cast<std::int64_t>(S::kBand));
+    const std::int64_t in_band = blockIdx.x % band_tiles;
+    const std::int64_t row = (first + in_band % height) * S::kTileM;
+    const std::int64_t column = in_band / height * S::kTileN;
+
+    TileLoader<T, S::kTileM, !a_transposed> load_a;
+    TileLoader<T, S::kTileN, b_transposed> load_b;
+    load_a.read(p.a, p.lda, row, p.m, 0, p.k, p.vectors_a);
+    load_b.read(p.b, p.ldb, column, p.n, 0, p.k, p.vectors_b);
+    load_a.write(tile_a[0]);
+    load_b.write(tile_b[0]);
+    __syncthreads();
+
+    WarpProduct<T> product;
+    int buffer = 0;
+    for (std::int64_t k0 = 0; k0 < p.k; k0 += S::kTileK) {
+        const bool more = k0 + S::kTileK < p.k;
+        if (more) {
+            load_a.read(p.a, p.lda, row, p.m, k0 + S::kTileK, p.k, p.vectors_a);
+            load_b.read(p.b, p.ldb, column, p.n, k0 + S::kTileK, p.k, p.vectors_b);
+        }
+        product.multiply(tile_a[buffer], tile_b[buffer]);
+        if (more) {
+            buffer ^= 1;  // the other buffer's readers passed the last barrier
+            load_a.write(tile_a[buffer]);
+            load_b.write(tile_b[buffer]);
+            __syncthreads();
+        }
+    }
+
+    product.for_each([&](int i, int j, T value) {
+        if (row + i < p.m && column + j < p.n) p.c[(row + i) * p.ldc + column + j] = value;
+    });
+}
+
+template <typename T>
+bool starts_on_vectors(const void *data, std::int64_t ld) noexcept {
+    return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && ld % Tile<T>::kVector == 0;
+}
+
+template <typename T>
+cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, cudaStream_t stream) noexcept {
+    using S = Tile<T>;
+    TiledParams<T> p;
+    p.a = static_cast<const T *>(launch.a);
+    p.b = static_cast<const T *>(launch.b);
+    p.c = static_cast<T *>(launch.c);
+    p.lda = launch.lda;
+    p.ldb = launch.ldb;
+    p.ldc = launch.ldc;
+    p.m = launch.m;
+    p.n = launch.n;
+    p.k = launch.k;
+    p.tiles_m = (p.m + S::kTileM - 1) / S::kTileM;
+    p.tiles_n = (p.n + S::kTileN - 1) / S::kTileN;
+    p.vectors_a = starts_on_vectors<T>(p.a, p.lda);
+    p.vectors_b = starts_on_vectors<T>(p.b, p.ldb);
+    const auto blocks = static_cast<unsigned>(p.tiles_m * p.tiles_n);
+    if (launch.a_transposed && launch.b_transposed)
+        matmul_tiled_kernel<T, true, true><<<blocks, S::kThreads, 0, stream>>>(p);
+    else if (launch.a_transposed)
+        matmul_tiled_kernel<T, true, false><<<blocks, S::kThreads, 0, stream>>>(p);
+    else if (launch.b_transposed)
+        matmul_tiled_kernel<T, false, true><<<blocks, S::kThreads, 0, stream>>>(p);
+    else
+        matmul_tiled_kernel<T, false, false><<<blocks, S::kThreads, 0, stream>>>(p);
+    return cudaGetLastError();
+}
+
+template cudaError_t launch_matmul_tiled<CTypeOf<ElementType::CUKERN_TYPE>>(const MatmulLaunch &,
+                                                                            cudaStream_t) noexcept;
+
+}  // namespace cukern::cuda

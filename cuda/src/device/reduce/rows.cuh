@@ -1,0 +1,291 @@
+// Reductions along the packed dimension.
+//
+// rows_kernel
+//   Idea: a group of 8 to 256 threads takes a row by 16-byte vectors, four loads in flight a thread; then shuffles
+//   and shared memory. Groups are as narrow as leaves each thread up to 16 vectors of a row, 32 where it looks for
+//   indices: joining threads takes longer than going on. Of few long rows, blocks take turns along each, with
+//   eight to sixteen loads in flight. What of a row lies before the first whole vector and after the last is taken
+//   by elements, which are asked for before all else, but for rows that blocks share, and used last. Limited by
+//   device memory.
+// short_rows_kernel
+//   Idea: a row is at most 32 vectors, one for each of a group of threads, which takes four rows at once so that
+//   enough loads are in flight. Then pairs of threads share the rows out, until each has one: four rows take as
+//   many shuffles as one and two more. Limited by device memory.
+#pragma once
+
+#include "device/reduce/group.cuh"
+
+namespace cukern::cuda {
+
+// Blocks that share the rows, for each of 132 multiprocessors 4: the fastest on an H200.
+constexpr std::int64_t kRowBlocks = 528;
+constexpr std::int64_t kFullThreads = kRowBlocks * kThreads;
+constexpr int kRowSums = 2;  // running results of a thread along a row
+
+// Loads of a thread along a row. Of rows that blocks share a thread has many more to do, as many as registers hold
+// beside an index.
+template <typename F, typename T, bool split>
+inline constexpr int kRowLoads = !split            ? kInFlight
+                                 : !gives_index<F> ? 16
+                                 : sizeof(T) <= 2  ? 8
+                                                   : 12;
+
+constexpr int kLeastRowBits = 3;
+
+template <typename T, typename R, typename A>
+struct RowsParams {
+    const T *in;
+    std::int64_t stride;  // of rows
+    std::int64_t rows;
+    std::int64_t n;
+    Groups groups;  // one a row
+    Target<R, A> target;
+};
+
+// A row's vectors: the first starts at or before the row, at an aligned address.
+template <typename T>
+struct Row {
+    const Vector<T> *base;
+    int shift;             // elements of the first vector before the row
+    std::int64_t vectors;  // that the row touches
+
+    __device__ Row(const T *row, std::int64_t n) {
+        const auto address = reinterpret_cast<std::uintptr_t>(row);
+        shift = static_cast<int>(address % 16 / sizeof(T));
+        base = reinterpret_cast<const Vector<T> *>(address - address % 16);
+        vectors = (n + shift + Vector<T>::kSize - 1) / Vector<T>::kSize;
+    }
+    __device__ bool is_whole(std::int64_t vector, std::int64_t n) const {
+        constexpr int kSize = Vector<T>::kSize;
+        return vector * kSize >= shift && (vector + 1) * kSize <= n + shift;
+    }
+};
+
+template <typename F, typename T, int size>
+__device__ typename F::A reduce_vector(const T (&values)[size], std::int64_t first) {
+    typename F::A result = F::of(values[0], 0);
+#pragma unroll
+    for (int i = 1; i < size; ++i) result = join_later<F>(result, F::of(values[i], i));
+    if constexpr (gives_index<F>) result.index += static_cast<decltype(result.index)>(first);
+    return result;
+}
+
+// Joins what a thread has loaded in pairs; indices, which are larger, one by one. What was not there is the
+// identity, beyond which everything is.
+template <typename F, int loads, typename A = typename F::A>
+__device__ void join_loads(A (&sums)[kRowSums], A (&values)[loads]) {
+    if constexpr (gives_index<F>) {
+#pragma unroll
+        for (int j = 0; j < loads; ++j) sums[j % kRowSums] = F::join_later(sums[j % kRowSums], values[j]);
+    } else {
+        sums[0] = F::join(sums[0], join_pairs<F>(values));
+    }
+}
+
+// `split`: blocks share rows, and take turns along them.
+template <typename F, typename T, typename R, bool split>
+__global__ void __launch_bounds__(kThreads) rows_kernel(const RowsParams<T, R, typename F::A> p) {
+    using A = typename F::A;
+    constexpr int kSize = Vector<T>::kSize;
+    constexpr int kLoads = kRowLoads<F, T, split>;
+    const int parts = split ? p.target.parts : 1;
+    const int part = split ? static_cast<int>(blockIdx.x % parts) : 0;
+    const unsigned block = split ? blockIdx.x / parts : blockIdx.x;
+    const int group = p.groups.size();
+    const int lane = p.groups.lane();
+    const std::int64_t row = static_cast<std::int64_t>(block) * p.groups.count() + p.groups.index();
+    A sums[kRowSums];
+#pragma unroll
+    for (int j = 0; j < kRowSums; ++j) sums[j] = F::identity();
+    if (row < p.rows) {
+        const T *const elements = p.in + row * p.stride;
+        const Row<T> r(elements, p.n);
+        const std::int64_t whole_begin = r.shift > 0 ? 1 : 0;
+        const std::int64_t whole_end = (p.n + r.shift) / kSize;
+        // Before the first whole vector, and after the last.
+        constexpr int kEdge = (kSize + (1 << kLeastRowBits) - 1) >> kLeastRowBits;  // elements of a thread
+        const std::int64_t head_end = part == 0 ? min(whole_begin * kSize - r.shift, p.n) : 0;
+        const std::int64_t tail = max(whole_end, whole_begin) * kSize - r.shift + lane;
+        const std::int64_t tail_end = part == parts - 1 ? p.n : 0;
+        T head_elements[kEdge];
+        T tail_elements[kEdge];
+        if constexpr (split) {  // so many vectors leave no registers to keep them in
+            for (std::int64_t k = lane; k < head_end; k += group)
+                sums[0] = join_later<F>(sums[0], F::of(elements[k], k));
+        } else {
+#pragma unroll
+            for (int j = 0; j < kEdge; ++j) {
+                if (lane + j * group < head_end) head_elements[j] = elements[lane + j * group];
+                if (tail + j * group < tail_end) tail_elements[j] = elements[tail + j * group];
+            }
+        }
+        const std::int64_t step = static_cast<std::int64_t>(kLoads) * group * parts;
+        std::int64_t v = whole_begin + part * kLoads * group + lane;
+        const auto take = [&](auto is_there) {
+            Vector<T> x[kLoads];
+#pragma unroll
+            for (int j = 0; j < kLoads; ++j)
+                if (is_there(v + j * group)) x[j] = r.base[v + j * group];
+            A values[kLoads];
+#pragma unroll
+            for (int j = 0; j < kLoads; ++j) {
+                const std::int64_t at = v + j * group;
+                values[j] =
+                    is_there(at) ? reduce_vector<F, T, kSize>(x[j].values, at * kSize - r.shift) : F::identity();
+            }
+            join_loads<F>(sums, values);
+        };
+        for (; v + (kLoads - 1) * group < whole_end; v += step) take([](std::int64_t) { return true; });
+        // What is left, at once too; of short rows it is a good part of the work.
+        if constexpr (split || !gives_index<F>) {
+            if (v < whole_end) take([=](std::int64_t at) { return at < whole_end; });
+        } else {
+            Vector<T> x[kLoads];
+#pragma unroll
+            for (int j = 0; j < kLoads; ++j)
+                if (v + j * group < whole_end) x[j] = r.base[v + j * group];
+#pragma unroll
+            for (int j = 0; j < kLoads; ++j)
+                if (v + j * group < whole_end)
+                    sums[j % kRowSums] =
+                        join_later<F>(sums[j % kRowSums],
+                                      reduce_vector<F, T, kSize>(x[j].values, (v + j * group) * kSize - r.shift));
+        }
+        if constexpr (split) {
+            for (std::int64_t k = tail; k < tail_end; k += group)
+                sums[1] = F::join(sums[1], F::of(elements[k], k));
+        } else {
+#pragma unroll
+            for (int j = 0; j < kEdge; ++j) {
+                if (lane + j * group < head_end)
+                    sums[0] = F::join(sums[0], F::of(head_elements[j], lane + j * group));
+                if (tail + j * group < tail_end)
+                    sums[1] = F::join(sums[1], F::of(tail_elements[j], tail + j * group));
+            }
+        }
+    }
+    A sum = F::join(sums[0], sums[1]);
+    sum = join_group<F>(sum, p.groups);
+    if (lane == 0 && row < p.rows) p.target.template store<F>(row, part, sum);
+}
+
+// The elements of one vector that belong to a row of n, which starts `shift` elements after the vector at `base`.
+template <typename F, typename T>
+__device__ typename F::A reduce_edge(const Vector<T> *base, std::int64_t vector, int shift, std::int64_t n) {
+    constexpr int kSize = Vector<T>::kSize;
+    typename F::A result = F::identity();
+    const T *elements = reinterpret_cast<const T *>(base + vector);
+    for (int i = 0; i < kSize; ++i) {
+        const std::int64_t at = vector * kSize + i - shift;
+        if (at >= 0 && at < n) result = join_later<F>(result, F::of(elements[i], at));
+    }
+    return result;
+}
+
+// Joins the values that the threads of a group of up to 32 have of kInFlight rows: in pairs of threads that share
+// the rows out, until each has one. Returns the first row of which the thread then has the result, the next ones
+// follow in `values`.
+template <typename F, typename A = typename F::A>
+__device__ int join_rows(A (&values)[kInFlight], Groups groups) {
+    int by = groups.size() / 2;
+    int first = 0;
+#pragma unroll
+    for (int half = kInFlight / 2; half > 0; half /= 2) {
+        if (by == 0) break;
+        const bool upper = (groups.lane() & by) != 0;
+#pragma unroll
+        for (int j = 0; j < half; ++j) {
+            const A given = upper ? values[j] : values[j + half];
+            const A kept = upper ? values[j + half] : values[j];
+            values[j] = F::join(kept, shuffled_across(given, by));
+        }
+        if (upper) first += half;
+        by /= 2;
+    }
+    for (; by > 0; by /= 2) values[0] = F::join(values[0], shuffled_across(values[0], by));
+    return first;
+}
+
+template <typename F, typename T, typename R>
+__global__ void __launch_bounds__(kThreads) short_rows_kernel(const RowsParams<T, R, typename F::A> p) {
+    using A = typename F::A;
+    constexpr int kSize = Vector<T>::kSize;
+    const int lane = p.groups.lane();
+    const int rows = p.groups.count();
+    const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * rows * kInFlight + p.groups.index();
+    Vector<T> x[kInFlight];
+    bool whole[kInFlight];
+    int place[kInFlight];  // of the vector's first element in the row
+#pragma unroll
+    for (int j = 0; j < kInFlight; ++j) {
+        const std::int64_t row = first + j * rows;
+        whole[j] = false;
+        place[j] = 0;
+        if (row >= p.rows) continue;
+        const Row<T> r(p.in + row * p.stride, p.n);
+        place[j] = lane * kSize - r.shift;
+        whole[j] = r.is_whole(lane, p.n);
+        if (whole[j]) x[j] = r.base[lane];
+    }
+    A sums[kInFlight];
+#pragma unroll
+    for (int j = 0; j < kInFlight; ++j) {
+        const std::int64_t row = first + j * rows;
+        sums[j] = F::identity();
+        if (whole[j]) {
+            sums[j] = reduce_vector<F, T, kSize>(x[j].values, place[j]);
+        } else if (row < p.rows) {
+            const Row<T> r(p.in + row * p.stride, p.n);
+            if (lane < r.vectors) sums[j] = reduce_edge<F>(r.base, lane, r.shift, p.n);
+        }
+    }
+    const int held = join_rows<F>(sums, p.groups);
+    // Threads whose numbers differ in the other bits hold the same.
+    if ((lane & (max(p.groups.size() / kInFlight, 1) - 1)) != 0) return;
+    const int count = kInFlight / min(p.groups.size(), kInFlight);
+#pragma unroll
+    for (int j = 0; j < kInFlight; ++j) {
+        const std::int64_t row = first + static_cast<std::int64_t>(held + j) * rows;
+        if (j < count && row < p.rows) p.target.template store<F>(row, 0, sums[j]);
+    }
+}
+
+template <typename F, typename T, typename R>
+cudaError_t launch_rows(const ReduceLaunch &launch, cudaStream_t stream) noexcept {
+    RowsParams<T, R, typename F::A> p;
+    p.in = static_cast<const T *>(launch.in);
+    p.stride = launch.num_kept == 0 ? 0 : launch.kept_strides[0];
+    p.rows = launch.kept;
+    p.n = launch.reduced;
+    // A row that is not aligned touches one vector more.
+    const bool aligned = reinterpret_cast<std::uintptr_t>(p.in) % 16 == 0 &&
+                         (p.rows == 1 || p.stride * static_cast<std::int64_t>(sizeof(T)) % 16 == 0);
+    const std::int64_t vectors = (p.n + Vector<T>::kSize - 1) / Vector<T>::kSize + (aligned ? 0 : 1);
+    if (vectors <= 32 && p.rows > 1) {
+        p.groups.bits = bits_from(vectors);
+        p.target = make_target<F, R>(launch, 1);
+        const std::int64_t rows = (kThreads >> p.groups.bits) * kInFlight;
+        short_rows_kernel<F, T, R><<<static_cast<unsigned>((p.rows + rows - 1) / rows), kThreads, 0, stream>>>(p);
+        return cudaPeekAtLastError();
+    }
+    constexpr std::int64_t kThreadVectors = gives_index<F> ? 32 : 16;
+    p.groups.bits =
+        std::clamp(bits_from((vectors + kThreadVectors - 1) / kThreadVectors), kLeastRowBits, kThreadBits);
+    // Few rows: wider groups, as long as each thread has its loads in flight.
+    while (p.groups.bits < kThreadBits && p.rows << p.groups.bits < kFullThreads &&
+           vectors >> p.groups.bits > kInFlight)
+        ++p.groups.bits;
+    const std::int64_t rows = kThreads >> p.groups.bits;
+    const std::int64_t blocks = (p.rows + rows - 1) / rows;
+    const std::int64_t most = vectors / (kThreads * kRowLoads<F, T, true>);
+    p.target = make_target<F, R>(launch, parts_for<typename F::A>(launch, kRowBlocks, blocks, most));
+    const auto all = static_cast<unsigned>(blocks * p.target.parts);
+    if (p.target.parts > 1)
+        rows_kernel<F, T, R, true><<<all, kThreads, 0, stream>>>(p);
+    else
+        rows_kernel<F, T, R, false><<<all, kThreads, 0, stream>>>(p);
+    if (const cudaError_t error = cudaPeekAtLastError(); error != cudaSuccess) return error;
+    return combine<F, R>(launch, p.target, stream);
+}
+
+}  // namespace cukern::cuda

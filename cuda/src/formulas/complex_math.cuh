@@ -1,0 +1,308 @@
+// Functions of complex numbers, in complex128: complex64 is computed there too and rounded once.
+//
+// The values at infinities, NaN and signed zeros are those of C99's Annex G, which NumPy gives on Linux. Methods:
+// W. Kahan, "Branch Cuts for Complex Elementary Functions" (1987), with log1p near 1 for logarithms.
+#pragma once
+
+#include <cmath>
+
+#include "formulas/convert.cuh"
+
+// One copy in device code for all kernels of a file: they are long, and their calls cost little beside them.
+#ifdef __CUDACC__
+#define CUKERN_COMPLEX_FUNCTION __host__ __device__ __noinline__ inline
+#else
+#define CUKERN_COMPLEX_FUNCTION inline
+#endif
+
+namespace cukern::complex_math {
+
+using Z = Complex128;
+
+constexpr double kPi = 3.14159265358979323846;
+constexpr double kLn2 = 0.693147180559945309417;
+constexpr double kLog2E = 1.44269504088896340736;
+constexpr double kLog10E = 0.434294481903251827651;
+constexpr double kInfinity = __builtin_huge_val();
+constexpr double kLarge = 1e150;   // its square is finite, that of larger numbers may not be
+constexpr double kLargeExp = 709;  // exp of more overflows
+
+CUKERN_HD double nan_value() { return kInfinity - kInfinity; }
+CUKERN_HD bool is_finite(Z z) { return std::isfinite(z.real) && std::isfinite(z.imag); }
+CUKERN_HD Z plus_i(Z z) { return {-z.imag, z.real}; }   // times i
+CUKERN_HD Z minus_i(Z z) { return {z.imag, -z.real}; }  // times -i
+CUKERN_HD double largest(Z z) { return std::fmax(std::abs(z.real), std::abs(z.imag)); }
+
+// value * exp(x) * factor for an x whose exponential overflows: the product may be finite.
+CUKERN_HD double times_exp(double value, double x, double factor) {
+    constexpr double kLargest = 8.2184074615549722e307;  // exp(kLargeExp)
+    double product = value * (kLargest * factor);
+    double rest = x - kLargeExp;
+    if (rest > kLargeExp) {
+        product *= kLargest;
+        rest -= kLargeExp;
+    }
+    return product * std::exp(rest);
+}
+
+CUKERN_COMPLEX_FUNCTION Z exp(Z z) {
+    if (z.imag == 0) return {std::exp(z.real), z.imag};
+    if (!std::isfinite(z.imag)) {
+        if (z.real == -kInfinity) return {0, std::copysign(0.0, z.imag)};
+        return {z.real == kInfinity ? kInfinity : nan_value(), nan_value()};
+    }
+    const double c = std::cos(z.imag);
+    const double s = std::sin(z.imag);
+    if (z.real > kLargeExp) return {times_exp(c, z.real, 1), times_exp(s, z.real, 1)};
+    const double factor = std::exp(z.real);
+    return {factor * c, factor * s};
+}
+
+CUKERN_COMPLEX_FUNCTION Z expm1(Z z) {
+    if (z.imag == 0) return {std::expm1(z.real), z.imag};
+    if (!is_finite(z) || z.real > kLargeExp) {
+        const Z e = exp(z);
+        return {z.real == -kInfinity ? -1.0 : e.real, e.imag};
+    }
+    const double s = std::sin(z.imag / 2);
+    return {std::expm1(z.real) * std::cos(z.imag) - 2 * s * s, std::exp(z.real) * std::sin(z.imag)};
+}
+
+// log(abs(z)). Near 1 the modulus would have lost what the logarithm is made of.
+CUKERN_COMPLEX_FUNCTION double log_modulus(Z z) {
+    if (std::isinf(z.real) || std::isinf(z.imag)) return kInfinity;
+    const double x = std::abs(z.real) < std::abs(z.imag) ? std::abs(z.imag) : std::abs(z.real);
+    const double y = std::abs(z.real) < std::abs(z.imag) ? std::abs(z.real) : std::abs(z.imag);
+    if (x != x || y != y) return nan_value();
+    if (x > 0.5 && x < 1.5) return std::log1p((x - 1) * (x + 1) + y * y) / 2;
+    if (x > 1e300) return std::log(std::hypot(x / 4, y / 4)) + 2 * kLn2;
+    if (x < 1e-290 && x > 0) return std::log(std::hypot(std::ldexp(x, 100), std::ldexp(y, 100))) - 100 * kLn2;
+    return std::log(std::hypot(x, y));
+}
+
+CUKERN_HD Z log(Z z) { return {log_modulus(z), std::atan2(z.imag, z.real)}; }
+CUKERN_HD Z log2(Z z) { return {log_modulus(z) * kLog2E, std::atan2(z.imag, z.real) * kLog2E}; }
+CUKERN_HD Z log10(Z z) { return {log_modulus(z) * kLog10E, std::atan2(z.imag, z.real) * kLog10E}; }
+
+CUKERN_COMPLEX_FUNCTION Z log1p(Z z) {
+    const Z shifted = {z.real + 1, z.imag};
+    const double angle = std::atan2(shifted.imag, shifted.real);
+    if (largest(z) < 0.5 && is_finite(z)) return {std::log1p(z.real * (2 + z.real) + z.imag * z.imag) / 2, angle};
+    return {log_modulus(shifted), angle};
+}
+
+CUKERN_COMPLEX_FUNCTION Z sqrt(Z z) {
+    if (std::isinf(z.imag)) return {kInfinity, z.imag};
+    if (z.real != z.real || (z.imag != z.imag && std::isfinite(z.real))) return {nan_value(), nan_value()};
+    if (z.real == kInfinity) return {kInfinity, z.imag != z.imag ? z.imag : std::copysign(0.0, z.imag)};
+    if (z.real == -kInfinity) return {z.imag != z.imag ? z.imag : 0, std::copysign(kInfinity, z.imag)};
+    if (z.real == 0 && z.imag == 0) return {0, z.imag};
+    int scale = 0;  // by an even power of two, whose root is one
+    if (largest(z) > 1e300) scale = 4;
+    if (largest(z) < 1e-280) scale = -200;
+    const double x = std::ldexp(z.real, -scale);
+    const double y = std::ldexp(z.imag, -scale);
+    const double root = std::sqrt((std::abs(x) + std::hypot(x, y)) / 2);
+    const double other = std::ldexp(y / (2 * root), scale / 2);
+    const double large = std::ldexp(root, scale / 2);
+    return x >= 0 ? Z{large, other} : Z{std::abs(other), std::copysign(large, z.imag)};
+}
+
+CUKERN_COMPLEX_FUNCTION Z cosh(Z z) {
+    const double x = z.real;
+    const double y = z.imag;
+    if (y == 0) return {std::cosh(x), x != x ? y : y * std::copysign(1.0, x)};
+    if (!std::isfinite(y)) {
+        if (x == 0) return {nan_value(), 0};
+        return {std::isinf(x) ? kInfinity : nan_value(), nan_value()};
+    }
+    const double c = std::cos(y);
+    const double s = std::sin(y);
+    if (std::abs(x) > kLargeExp) {
+        return {times_exp(c, std::abs(x), 0.5), times_exp(s, std::abs(x), std::copysign(0.5, x))};
+    }
+    return {std::cosh(x) * c, std::sinh(x) * s};
+}
+
+CUKERN_COMPLEX_FUNCTION Z sinh(Z z) {
+    const double x = z.real;
+    const double y = z.imag;
+    if (y == 0) return {std::sinh(x), y};
+    if (!std::isfinite(y)) {
+        if (x == 0) return {x, nan_value()};
+        return {std::isinf(x) ? kInfinity : nan_value(), nan_value()};
+    }
+    const double c = std::cos(y);
+    const double s = std::sin(y);
+    if (std::abs(x) > kLargeExp) {
+        return {times_exp(c, std::abs(x), std::copysign(0.5, x)), times_exp(s, std::abs(x), 0.5)};
+    }
+    return {std::sinh(x) * c, std::cosh(x) * s};
+}
+
+CUKERN_COMPLEX_FUNCTION Z tanh(Z z) {
+    const double x = z.real;
+    const double y = z.imag;
+    if (std::isinf(x))
+        return {std::copysign(1.0, x),
+                std::copysign(0.0, std::isfinite(y) && std::abs(y) > 1 ? std::sin(y) * std::cos(y) : y)};
+    if (y == 0) return {std::tanh(x), y};
+    if (x != x || !std::isfinite(y)) return {x == 0 ? x : nan_value(), nan_value()};
+    if (std::abs(x) > 22)
+        return {std::copysign(1.0, x), 4 * std::sin(y) * std::cos(y) * std::exp(-2 * std::abs(x))};
+    const double tangent = std::tan(y);
+    const double beta = 1 + tangent * tangent;
+    const double s = std::sinh(x);
+    const double rho = std::sqrt(1 + s * s);
+    const double denominator = 1 + beta * s * s;
+    return {beta * rho * s / denominator, tangent / denominator};
+}
+
+CUKERN_HD Z cos(Z z) { return cosh(plus_i(z)); }
+CUKERN_HD Z sin(Z z) {
+    if (std::isinf(z.imag) && !std::isfinite(z.real)) return {nan_value(), kInfinity};
+    return minus_i(sinh(plus_i(z)));
+}
+CUKERN_HD Z tan(Z z) { return minus_i(tanh(plus_i(z))); }
+
+// The real part of a * b, and the imaginary one of conj(a) * b, of square roots whose parts have such signs that
+// the sums do not cancel.
+CUKERN_HD double real_product(Z a, Z b) { return a.real * b.real - a.imag * b.imag; }
+CUKERN_HD double imag_product(Z a, Z b) { return a.real * b.imag - a.imag * b.real; }
+
+CUKERN_COMPLEX_FUNCTION Z asinh(Z z) {
+    const double x = z.real;
+    const double y = z.imag;
+    if (std::isinf(y))
+        return {std::copysign(kInfinity, x), x != x ? x : std::copysign(std::isinf(x) ? kPi / 4 : kPi / 2, y)};
+    if (std::isinf(x)) return {x, y != y ? y : std::copysign(0.0, y)};
+    if (x != x) return {x, y == 0 ? y : nan_value()};
+    if (y != y) return {nan_value(), nan_value()};
+    if (largest(z) > kLarge) return {std::copysign(log_modulus(z) + kLn2, x), std::atan2(y, std::abs(x))};
+    const Z a = sqrt({1 - y, x});  // of 1 + i z and 1 - i z
+    const Z b = sqrt({1 + y, -x});
+    return {std::asinh(imag_product(b, a)), std::atan2(y, real_product(a, b))};
+}
+
+CUKERN_HD Z asin(Z z) {
+    if (z.imag != z.imag && z.real == 0) return z;
+    return minus_i(asinh(plus_i(z)));
+}
+
+CUKERN_COMPLEX_FUNCTION Z acos(Z z) {
+    const double x = z.real;
+    const double y = z.imag;
+    if (!is_finite(z)) {
+        if (std::isinf(y)) return {x != x ? x : std::isinf(x) ? (x < 0 ? 3 * kPi / 4 : kPi / 4) : kPi / 2, -y};
+        if (std::isinf(x)) return {y != y ? y : x < 0 ? kPi : 0, std::copysign(kInfinity, y != y ? -1.0 : -y)};
+        return {x == 0 ? kPi / 2 : nan_value(), nan_value()};
+    }
+    if (largest(z) > kLarge) return {std::atan2(std::abs(y), x), std::copysign(log_modulus(z) + kLn2, -y)};
+    const Z a = sqrt({1 - x, -y});
+    const Z b = sqrt({1 + x, y});
+    return {2 * std::atan2(a.real, b.real), std::asinh(imag_product(b, a))};
+}
+
+CUKERN_HD Z acosh(Z z) {
+    const Z w = acos(z);
+    return {std::abs(w.imag), std::copysign(w.real, z.imag)};
+}
+
+CUKERN_COMPLEX_FUNCTION Z atanh(Z z) {
+    const double y = z.imag;
+    const double x = std::abs(z.real);
+    if (!is_finite(z)) {
+        if (std::isinf(y)) return {std::copysign(0.0, z.real), std::copysign(kPi / 2, y)};
+        if (std::isinf(x)) return {std::copysign(0.0, z.real), y != y ? y : std::copysign(kPi / 2, y)};
+        return {z.real == 0 ? z.real : nan_value(), nan_value()};
+    }
+    if (largest(z) > kLarge) {
+        const double modulus = std::hypot(x / 2, y / 2);
+        return {std::copysign(x / 4 / modulus / modulus, z.real), std::copysign(kPi / 2, y)};
+    }
+    if (x == 1 && std::abs(y) < 1e-150) {  // its square would vanish
+        const double real = y == 0 ? kInfinity : (kLn2 - std::log(std::abs(y))) / 2;
+        return {std::copysign(real, z.real), y == 0 ? y : std::copysign(kPi / 4, y)};
+    }
+    const double real = std::log1p(4 * x / ((1 - x) * (1 - x) + y * y)) / 4;
+    return {std::copysign(real, z.real), std::atan2(2 * y, (1 - x) * (1 + x) - y * y) / 2};
+}
+
+CUKERN_HD Z atan(Z z) { return minus_i(atanh(plus_i(z))); }
+
+// x / abs(x): of 0 itself, of an infinite part its direction.
+CUKERN_COMPLEX_FUNCTION Z sign(Z z) {
+    const double modulus = std::hypot(z.real, z.imag);
+    if (modulus == 0) return {0, 0};
+    if (std::isinf(modulus)) {
+        if (std::isinf(z.real) && std::isinf(z.imag)) return {nan_value(), nan_value()};
+        return std::isinf(z.real) ? Z{std::copysign(1.0, z.real), 0} : Z{0, std::copysign(1.0, z.imag)};
+    }
+    return {z.real / modulus, z.imag / modulus};
+}
+
+// By Smith's method, as NumPy: what can be finite is.
+CUKERN_HD Z reciprocal(Z z) {
+    if (std::abs(z.imag) <= std::abs(z.real)) {
+        const double ratio = z.imag / z.real;
+        const double scale = z.real + z.imag * ratio;
+        return {1 / scale, -ratio / scale};
+    }
+    const double ratio = z.real / z.imag;
+    const double scale = z.real * ratio + z.imag;
+    return {ratio / scale, -1 / scale};
+}
+
+CUKERN_HD Z product(Z a, Z b) { return {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real}; }
+
+// With what is infinite kept infinite, by C99's Annex G.5.1.
+CUKERN_COMPLEX_FUNCTION Z product_with_infinities(Z a, Z b) {
+    const Z plain = product(a, b);
+    if (plain.real == plain.real || plain.imag == plain.imag) return plain;
+    const auto is_infinite = [](Z z) { return std::isinf(z.real) || std::isinf(z.imag); };
+    const auto finite_part = [](double part) { return part != part ? std::copysign(0.0, part) : part; };
+    const auto direction = [](double part) { return std::copysign(std::isinf(part) ? 1.0 : 0.0, part); };
+    const bool overflows = std::isinf(a.real * b.real) || std::isinf(a.imag * b.imag) ||
+                           std::isinf(a.real * b.imag) || std::isinf(a.imag * b.real);
+    if (!is_infinite(a) && !is_infinite(b) && !overflows) return plain;
+    if (is_infinite(a)) {
+        b = {finite_part(b.real), finite_part(b.imag)};
+        a = {direction(a.real), direction(a.imag)};
+    }
+    if (is_infinite(b)) {
+        a = {finite_part(a.real), finite_part(a.imag)};
+        b = {direction(b.real), direction(b.imag)};
+    }
+    if (overflows) {
+        a = {finite_part(a.real), finite_part(a.imag)};
+        b = {finite_part(b.real), finite_part(b.imag)};
+    }
+    return {kInfinity * (a.real * b.real - a.imag * b.imag), kInfinity * (a.real * b.imag + a.imag * b.real)};
+}
+
+// By repeated squaring.
+CUKERN_HD Z whole_power(Z base, unsigned exponent) {
+    if (exponent == 1) return base;
+    if (exponent == 2) return product(base, base);
+    if (exponent == 3) return product(base, product(base, base));
+    Z result = {1, 0};
+    while (true) {
+        if ((exponent & 1U) != 0) result = product(result, base);
+        exponent >>= 1U;
+        if (exponent == 0) return result;
+        base = product(base, base);
+    }
+}
+
+// Powers by small whole numbers are products, any other exp(b * log(a)).
+CUKERN_COMPLEX_FUNCTION Z pow(Z a, Z b) {
+    if (b.real == 0 && b.imag == 0) return {1, 0};
+    if (a.real == 0 && a.imag == 0) return b.real > 0 ? Z{0, 0} : Z{nan_value(), nan_value()};
+    if (b.imag == 0 && std::abs(b.real) < 100 && b.real == std::trunc(b.real)) {
+        if (b.real > 0) return whole_power(a, static_cast<unsigned>(b.real));
+        return reciprocal(product({1, 0}, whole_power(a, static_cast<unsigned>(-b.real))));
+    }
+    return exp(product_with_infinities(b, log(a)));
+}
+
+}  // namespace cukern::complex_math

@@ -1,0 +1,438 @@
+// The formulas of the elementwise operations, one a row of ops.def, for host and device alike.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "cukern/ops.h"
+#include "formulas/arithmetic.cuh"
+#include "formulas/complex_math.cuh"
+#include "formulas/integer_math.cuh"
+#include "formulas/real_math.cuh"
+
+namespace cukern {
+
+template <Op op>
+struct Formula;
+
+template <>
+struct Formula<Op::add> {
+    template <typename T>
+    CUKERN_HD static T apply(T a, T b) {
+        if constexpr (std::is_same_v<T, bool>)
+            return a || b;
+        else if constexpr (is_complex<T>)
+            return {a.real + b.real, a.imag + b.imag};
+        else
+            return static_cast<T>(static_cast<wrapping_t<T>>(a) + static_cast<wrapping_t<T>>(b));
+    }
+};
+
+template <>
+struct Formula<Op::subtract> {
+    template <typename T>
+    CUKERN_HD static T apply(T a, T b) {
+        if constexpr (is_complex<T>)
+            return {a.real - b.real, a.imag - b.imag};
+        else
+            return static_cast<T>(static_cast<wrapping_t<T>>(a) - static_cast<wrapping_t<T>>(b));
+    }
+};
+
+template <>
+struct Formula<Op::multiply> {
+    template <typename T>
+    CUKERN_HD static T apply(T a, T b) {
+        if constexpr (std::is_same_v<T, bool>)
+            return a && b;
+        else if constexpr (is_complex<T>)
+            return complex_product(a, b);
+        else
+            return static_cast<T>(static_cast<wrapping_t<T>>(a) * static_cast<wrapping_t<T>>(b));
+    }
+};
+
+template <>
+struct Formula<Op::divide> {
+    template <typename T>
+    CUKERN_HD static T apply(T a, T b) {
+        if constexpr (is_complex<T>)
+            return complex_quotient(a, b);
+        else
+            return a / b;
+    }
+};
+
+template <>
+struct Formula<Op::scale> : Formula<Op::multiply> {};
+
+template <>
+struct Formula<Op::equal> {
+    template <typename T>
+    CUKERN_HD static bool apply(T a, T b) {
+        return is_equal(a, b);
+    }
+};
+
+template <>
+struct Formula<Op::not_equal> {
+    template <typename T>
+    CUKERN_HD static bool apply(T a, T b) {
+        return !is_equal(a, b);
+    }
+};
+
+template <>
+struct Formula<Op::less> {
+    template <typename T>
+    CUKERN_HD static bool apply(T a, T b) {
+        return is_less(a, b);
+    }
+};
+
+template <>
+struct Formula<Op::less_equal> {
+    template <typename T>
+    CUKERN_HD static bool apply(T a, T b) {
+        return is_at_most(a, b);
+    }
+};
+
+template <>
+struct Formula<Op::greater> {
+    template <typename T>
+    CUKERN_HD static bool apply(T a, T b) {
+        return is_less(b, a);
+    }
+};
+
+template <>
+struct Formula<Op::greater_equal> {
+    template <typename T>
+    CUKERN_HD static bool apply(T a, T b) {
+        return is_at_most(b, a);
+    }
+};
+
+template <>
+struct Formula<Op::floor_divide> {
+    template <typename T>
+    CUKERN_HD static T apply(T a, T b) {
+        if constexpr (std::is_integral_v<T>)
+            return floor_quotient(a, b);
+        else
+            return floor_quotient_of(a, b);
+    }
+};
+
+template <>
+struct Formula<Op::remainder> {
+    template <typename T>
+    CUKERN_HD static T apply(T a, T b) {
+        if constexpr (std::is_integral_v<T>)
+            return floor_remainder(a, b);
+        else
+            return floor_remainder_of(a, b);
+    }
+};
+
+template <>
+struct Formula<Op::pow> {
+    template <typename T>
+    CUKERN_HD static T apply(T a, T b) {
+        if constexpr (is_complex<T>)
+            return narrowed<T>(complex_math::pow(widened(a), widened(b)));
+        else if constexpr (std::is_integral_v<T>)
+            return integer_power(a, b);
+        else  // of float in double: CUDA's powf is 4 units in the last place off
+            return static_cast<T>(std::pow(static_cast<double>(a), static_cast<double>(b)));
+    }
+};
+
+template <>
+struct Formula<Op::maximum> {
+    template <typename T>
+    CUKERN_HD static T apply(T a, T b) {
+        return is_at_most(b, a) || is_nan(a) ? a : b;
+    }
+};
+
+template <>
+struct Formula<Op::minimum> {
+    template <typename T>
+    CUKERN_HD static T apply(T a, T b) {
+        return is_at_most(a, b) || is_nan(a) ? a : b;
+    }
+};
+
+// Real functions of two numbers, of float in double where CUDA's own is further off than 2 units in the last
+// place.
+#define CUKERN_REAL_FORMULA(id, expression)    \
+    template <>                                \
+    struct Formula<Op::id> {                   \
+        template <typename T>                  \
+        CUKERN_HD static T apply(T a, T b) {   \
+            return static_cast<T>(expression); \
+        }                                      \
+    };
+CUKERN_REAL_FORMULA(hypot, std::hypot(static_cast<double>(a), static_cast<double>(b)))
+CUKERN_REAL_FORMULA(atan2, std::atan2(static_cast<double>(a), static_cast<double>(b)))
+CUKERN_REAL_FORMULA(logaddexp, log_of_sum(static_cast<double>(a), static_cast<double>(b)))
+#undef CUKERN_REAL_FORMULA
+
+// On elements as they are stored.
+template <>
+struct Formula<Op::copysign> {  // conversions lose the signs of NaNs
+    static constexpr bool kStored = true;
+    template <typename T>
+    CUKERN_HD static T apply(T a, T b) {
+        if constexpr (is_storage_float<T>)
+            return {static_cast<std::uint16_t>((a.bits & 0x7FFFU) | (b.bits & 0x8000U))};
+        else
+            return std::copysign(a, b);
+    }
+};
+
+template <>
+struct Formula<Op::nextafter> {
+    static constexpr bool kStored = true;
+    template <typename T>
+    CUKERN_HD static T apply(T a, T b) {
+        if constexpr (is_storage_float<T>)
+            return stored_neighbour(a, b);
+        else
+            return std::nextafter(a, b);
+    }
+};
+
+template <>
+struct Formula<Op::signbit> {
+    static constexpr bool kStored = true;
+    template <typename T>
+    CUKERN_HD static bool apply(T a) {
+        if constexpr (is_storage_float<T>)
+            return (a.bits & 0x8000U) != 0;
+        else
+            return std::signbit(a);
+    }
+};
+
+// Formulas of one expression, for integers, floats and bool, and for complex numbers where they differ.
+#define CUKERN_FORMULA(id, expression)         \
+    template <>                                \
+    struct Formula<Op::id> {                   \
+        template <typename T>                  \
+        CUKERN_HD static T apply(T a, T b) {   \
+            return static_cast<T>(expression); \
+        }                                      \
+    };
+CUKERN_FORMULA(logical_and, a &&b)
+CUKERN_FORMULA(logical_or, a || b)
+CUKERN_FORMULA(logical_xor, a != b)
+CUKERN_FORMULA(bitwise_and, a &b)
+CUKERN_FORMULA(bitwise_or, a | b)
+CUKERN_FORMULA(bitwise_xor, a ^ b)
+CUKERN_FORMULA(bitwise_left_shift, shifted_left(a, b))
+CUKERN_FORMULA(bitwise_right_shift, shifted_right(a, b))
+#undef CUKERN_FORMULA
+
+template <>
+struct Formula<Op::logical_not> {
+    template <typename T>
+    CUKERN_HD static bool apply(T a) {
+        return !a;
+    }
+};
+
+template <>
+struct Formula<Op::bitwise_invert> {
+    template <typename T>
+    CUKERN_HD static T apply(T a) {
+        if constexpr (std::is_same_v<T, bool>)
+            return !a;
+        else
+            return static_cast<T>(~a);
+    }
+};
+
+template <>
+struct Formula<Op::negative> {
+    template <typename T>
+    CUKERN_HD static T apply(T a) {
+        if constexpr (is_complex<T>)
+            return {-a.real, -a.imag};
+        else if constexpr (std::is_integral_v<T>)
+            return static_cast<T>(wrapping_t<T>{0} - static_cast<wrapping_t<T>>(a));
+        else
+            return -a;
+    }
+};
+
+template <>
+struct Formula<Op::abs> {
+    template <typename T>
+    CUKERN_HD static auto apply(T a) {
+        if constexpr (is_complex<T>)
+            return static_cast<decltype(a.real)>(
+                std::hypot(static_cast<double>(a.real), static_cast<double>(a.imag)));
+        else if constexpr (std::is_integral_v<T>)
+            return is_negative(a) ? Formula<Op::negative>::apply(a) : a;
+        else
+            return std::fabs(a);
+    }
+};
+
+template <>
+struct Formula<Op::sign> {
+    template <typename T>
+    CUKERN_HD static T apply(T a) {
+        if constexpr (is_complex<T>)
+            return narrowed<T>(complex_math::sign(widened(a)));
+        else
+            return a > T{0} ? T{1} : is_negative(a) ? static_cast<T>(-1) : a == T{0} ? T{0} : a;
+    }
+};
+
+template <>
+struct Formula<Op::square> {
+    template <typename T>
+    CUKERN_HD static T apply(T a) {
+        if constexpr (is_complex<T>)
+            return {rounded_product(a.real - a.imag, a.real + a.imag), 2 * rounded_product(a.real, a.imag)};
+        else
+            return Formula<Op::multiply>::apply(a, a);
+    }
+};
+
+template <>
+struct Formula<Op::reciprocal> {
+    template <typename T>
+    CUKERN_HD static T apply(T a) {
+        if constexpr (is_complex<T>)
+            return narrowed<T>(complex_math::reciprocal(widened(a)));
+        else if constexpr (std::is_integral_v<T>)
+            return integer_reciprocal(a);
+        else
+            return 1 / a;
+    }
+};
+
+#define CUKERN_ROUNDING(id, function)                        \
+    template <>                                              \
+    struct Formula<Op::id> {                                 \
+        template <typename T>                                \
+        CUKERN_HD static T apply(T a) {                      \
+            if constexpr (is_complex<T>)                     \
+                return {function(a.real), function(a.imag)}; \
+            else                                             \
+                return function(a);                          \
+        }                                                    \
+    };
+CUKERN_ROUNDING(floor, std::floor)
+CUKERN_ROUNDING(ceil, std::ceil)
+CUKERN_ROUNDING(trunc, std::trunc)
+CUKERN_ROUNDING(round, std::rint)
+#undef CUKERN_ROUNDING
+
+#define CUKERN_TEST(id, test, combine, exact)               \
+    template <>                                             \
+    struct Formula<Op::id> {                                \
+        template <typename T>                               \
+        CUKERN_HD static bool apply(T a) {                  \
+            if constexpr (is_complex<T>)                    \
+                return test(a.real) combine test(a.imag);   \
+            else if constexpr (std::is_floating_point_v<T>) \
+                return test(a);                             \
+            else                                            \
+                return exact;                               \
+        }                                                   \
+    };
+CUKERN_TEST(isfinite, std::isfinite, &&, true)
+CUKERN_TEST(isinf, std::isinf, ||, false)
+CUKERN_TEST(isnan, std::isnan, ||, false)
+#undef CUKERN_TEST
+
+template <>
+struct Formula<Op::real> {
+    template <typename T>
+    CUKERN_HD static auto apply(T a) {
+        return a.real;
+    }
+};
+
+template <>
+struct Formula<Op::imag> {
+    template <typename T>
+    CUKERN_HD static auto apply(T a) {
+        if constexpr (is_complex<T>)
+            return a.imag;
+        else
+            return T{0};
+    }
+};
+
+template <>
+struct Formula<Op::conj> {
+    template <typename T>
+    CUKERN_HD static T apply(T a) {
+        return {a.real, -a.imag};
+    }
+};
+
+// Functions of real and complex floats. `real` is what a real `a` gives: where CUDA's function of float is further
+// off than 2 units in the last place, it is that of double.
+#define CUKERN_FUNCTION(id, real)                                 \
+    template <>                                                   \
+    struct Formula<Op::id> {                                      \
+        template <typename T>                                     \
+        CUKERN_HD static T apply(T a) {                           \
+            if constexpr (is_complex<T>)                          \
+                return narrowed<T>(complex_math::id(widened(a))); \
+            else                                                  \
+                return static_cast<T>(real);                      \
+        }                                                         \
+    };
+CUKERN_FUNCTION(sqrt, std::sqrt(a))
+CUKERN_FUNCTION(exp, std::exp(a))
+CUKERN_FUNCTION(expm1, std::expm1(a))
+CUKERN_FUNCTION(log, std::log(a))
+CUKERN_FUNCTION(log1p, std::log1p(a))
+CUKERN_FUNCTION(log2, std::log2(a))
+CUKERN_FUNCTION(log10, std::log10(a))
+CUKERN_FUNCTION(sin, std::sin(a))
+CUKERN_FUNCTION(cos, std::cos(a))
+CUKERN_FUNCTION(tan, std::tan(static_cast<double>(a)))
+CUKERN_FUNCTION(asin, std::asin(a))
+CUKERN_FUNCTION(acos, std::acos(a))
+CUKERN_FUNCTION(atan, std::atan(a))
+CUKERN_FUNCTION(sinh, std::sinh(static_cast<double>(a)))
+CUKERN_FUNCTION(cosh, std::cosh(a))
+CUKERN_FUNCTION(tanh, std::tanh(a))
+CUKERN_FUNCTION(asinh, std::asinh(static_cast<double>(a)))
+CUKERN_FUNCTION(acosh, std::acosh(static_cast<double>(a)))
+CUKERN_FUNCTION(atanh, std::atanh(static_cast<double>(a)))
+#undef CUKERN_FUNCTION
+
+template <>
+struct Formula<Op::where> {
+    static constexpr bool kStored = true;
+    template <typename T>
+    CUKERN_HD static T apply(T condition, T a, T b) {
+        return convert<Bool>(condition).byte != 0 ? a : b;
+    }
+};
+
+// The product is rounded by itself, as NumPy's a * x + y.
+template <>
+struct Formula<Op::axpy> {
+    template <typename T>
+    CUKERN_HD static T apply(T a, T x, T y) {
+        if constexpr (std::is_floating_point_v<T>)
+            return rounded_product(a, x) + y;
+        else
+            return Formula<Op::add>::apply<T>(Formula<Op::multiply>::apply<T>(a, x), y);
+    }
+};
+
+}  // namespace cukern

@@ -1,0 +1,89 @@
+// Integer functions with NumPy's values where C++ has none: division by zero, overflow, wide shifts.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "formulas/convert.cuh"
+
+namespace cukern {
+
+template <typename T>
+CUKERN_HD bool is_negative(T value) {
+    if constexpr (std::is_unsigned_v<T>)
+        return false;
+    else
+        return value < T{0};
+}
+
+// Rounded down; 0 where the divisor is. The least integer by -1 wraps to itself.
+template <typename T>
+CUKERN_HD T floor_quotient(T a, T b) {
+    if (b == 0) return 0;
+    if constexpr (std::is_signed_v<T>) {
+        if (b == -1) return static_cast<T>(std::uint64_t{0} - static_cast<std::uint64_t>(a));
+        const T quotient = static_cast<T>(a / b);
+        return static_cast<T>(quotient - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0));
+    } else {
+        return static_cast<T>(a / b);
+    }
+}
+
+// With the sign of the divisor; 0 where the divisor is.
+template <typename T>
+CUKERN_HD T floor_remainder(T a, T b) {
+    if (b == 0) return 0;
+    if constexpr (std::is_signed_v<T>) {
+        if (b == -1) return 0;
+        const T rest = static_cast<T>(a % b);
+        return static_cast<T>(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);
+    } else {
+        return static_cast<T>(a % b);
+    }
+}
+
+// By repeated squaring, wrapping. A negative power gives 0, of 1 and -1 what their reciprocals give.
+template <typename T>
+CUKERN_HD T integer_power(T base, T exponent) {
+    if constexpr (std::is_signed_v<T>) {
+        if (exponent < 0) return static_cast<T>(base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0);
+    }
+    auto factor = static_cast<std::uint64_t>(base);
+    auto rest = static_cast<std::uint64_t>(exponent);
+    std::uint64_t result = 1;
+    while (true) {
+        if ((rest & 1U) != 0) result *= factor;
+        rest >>= 1U;
+        if (rest == 0) return static_cast<T>(result);
+        factor *= factor;
+    }
+}
+
+template <typename T>
+CUKERN_HD bool is_wide_shift(T by) {
+    return static_cast<std::make_unsigned_t<T>>(by) >= 8 * sizeof(T);  // a negative one too
+}
+
+template <typename T>
+CUKERN_HD T shifted_left(T value, T by) {
+    return is_wide_shift(by) ? T{0}
+                             : static_cast<T>(static_cast<std::uint64_t>(value) << static_cast<unsigned>(by));
+}
+
+template <typename T>
+CUKERN_HD T shifted_right(T value, T by) {
+    if (is_wide_shift(by)) return static_cast<T>(is_negative(value) ? -1 : 0);
+    return static_cast<T>(value >> static_cast<unsigned>(by));
+}
+
+// 1 / x; of 0 what x86 makes of an infinity, as NumPy gives it.
+template <typename T>
+CUKERN_HD T integer_reciprocal(T value) {
+    if (value == 0) {
+        constexpr auto kLeast = static_cast<T>(std::uint64_t{1} << (8 * sizeof(T) - 1));
+        return std::is_signed_v<T> && sizeof(T) >= 4 ? kLeast : T{0};
+    }
+    return static_cast<T>(1 / value);
+}
+
+}  // namespace cukern

@@ -1,0 +1,153 @@
+// Elementwise operations on the CPU: what a thread computes.
+//
+// Idea: every thread takes a range of out's elements and walks it in runs along the fastest dimension. A run
+// is computed by one loop over packed or strided operands of the computing type; operands of another type go
+// through a buffer of kBlock elements, converted on the way in and out. The loops vectorise where packed, but for
+// functions, which the compiler does not vectorise.
+//
+// The build compiles this file once for each element type, whose name CUKERN_TYPE is.
+
+#include <algorithm>
+#include <cstring>
+
+#include "formulas/evaluate.cuh"
+#include "host/kernels.h"
+
+namespace cukern::host {
+
+// Whether loops over packed operands are worth being made: not of what the C library computes one by one.
+constexpr bool vectorises(Op op) noexcept {
+    const OpInfo &row = info(op);
+    return op == Op::sqrt || op == Op::copysign ||
+           (row.rule != ResultRule::sized && op != Op::pow && op != Op::floor_divide && op != Op::remainder);
+}
+
+constexpr std::int64_t kBlock = 512;
+
+template <typename T, typename R>
+struct Run {
+    R *out;
+    std::int64_t out_stride;
+    const T *in[kMaxInputs];
+    std::int64_t in_strides[kMaxInputs];
+};
+
+// Strides of 1 and 0 are spelled out, so that the compiler makes a vector loop of each.
+template <Op op, typename T>
+void compute_run(const Run<T, result_t<op, T>> &r, std::int64_t n) noexcept {
+    const T *a = r.in[0];
+    result_t<op, T> *out = r.out;
+    const std::int64_t sa = r.in_strides[0];
+    const std::int64_t so = r.out_stride;
+    if constexpr (arity(op) == 1) {
+        if (vectorises(op) && so == 1 && sa == 1)
+            for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i]);
+        else
+            for (std::int64_t i = 0; i < n; ++i) out[i * so] = evaluate<op>(a[i * sa]);
+    } else if constexpr (arity(op) == 3) {
+        const T *b = r.in[1];
+        const T *c = r.in[2];
+        const std::int64_t sb = r.in_strides[1];
+        const std::int64_t sc = r.in_strides[2];
+        for (std::int64_t i = 0; i < n; ++i) out[i * so] = evaluate<op>(a[i * sa], b[i * sb], c[i * sc]);
+    } else {
+        const T *b = r.in[1];
+        const std::int64_t sb = r.in_strides[1];
+        if constexpr (!vectorises(op)) {
+            for (std::int64_t i = 0; i < n; ++i) out[i * so] = evaluate<op>(a[i * sa], b[i * sb]);
+        } else if (so == 1 && sa == 1 && sb == 1) {
+            for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i], b[i]);
+        } else if (so == 1 && sa == 1 && sb == 0) {
+            const T value = *b;
+            for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i], value);
+        } else if (so == 1 && sa == 0 && sb == 1) {
+            const T value = *a;
+            for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(value, b[i]);
+        } else {
+            for (std::int64_t i = 0; i < n; ++i) out[i * so] = evaluate<op>(a[i * sa], b[i * sb]);
+        }
+    }
+}
+
+template <Op op, typename T>
+void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int64_t end) noexcept {
+    const int last = launch.ndim - 1;
+    const int operands = launch.num_operands;
+    std::int64_t index[kMaxDims];
+    std::int64_t offset[kMaxOperands] = {};
+    std::int64_t rest = begin;
+    for (int d = last; d >= 0; --d) {
+        index[d] = rest % launch.shape[d];
+        rest /= launch.shape[d];
+        for (int i = 0; i < operands; ++i) offset[i] += index[d] * launch.strides[i][d];
+    }
+    T buffer[kMaxInputs][kBlock];
+    result_t<op, T> results[kBlock];
+    const bool converts = launch.types[0] != launch.result;
+    for (std::int64_t at = begin; at < end;) {
+        std::int64_t n = std::min(launch.shape[last] - index[last], end - at);
+        bool blocked = converts;
+        for (int i = 1; i < operands; ++i)
+            blocked = blocked || (!launch.immediate[i] && launch.types[i] != launch.compute);
+        if (blocked) n = std::min(n, kBlock);
+        Run<T, result_t<op, T>> run{};
+        run.out = converts ? results : static_cast<result_t<op, T> *>(launch.data[0]) + offset[0];
+        run.out_stride = converts ? 1 : launch.strides[0][last];
+        for (int i = 1; i < operands; ++i) {
+            const std::int64_t stride = launch.strides[i][last];
+            if (launch.immediate[i]) {
+                run.in[i - 1] = reinterpret_cast<const T *>(launch.values[i].bytes);
+                run.in_strides[i - 1] = 0;
+            } else if (launch.types[i] == launch.compute) {
+                run.in[i - 1] = static_cast<const T *>(launch.data[i]) + offset[i];
+                run.in_strides[i - 1] = stride;
+            } else {
+                for (std::int64_t j = 0; j < n; ++j)
+                    buffer[i - 1][j] = load_operand<op, T>(launch.data[i], launch.types[i], offset[i] + j * stride,
+                                                           launch.split, i - 1);
+                run.in[i - 1] = buffer[i - 1];
+                run.in_strides[i - 1] = 1;
+            }
+        }
+        compute_run<op, T>(run, n);
+        if (converts)
+            for (std::int64_t j = 0; j < n; ++j)
+                store_as<result_t<op, T>>(launch.data[0], launch.types[0], offset[0] + j * launch.strides[0][last],
+                                          results[j]);
+        at += n;
+        index[last] += n;
+        for (int i = 0; i < operands; ++i) offset[i] += n * launch.strides[i][last];
+        for (int d = last; d > 0 && index[d] == launch.shape[d]; --d) {
+            for (int i = 0; i < operands; ++i)
+                offset[i] += launch.strides[i][d - 1] - launch.shape[d] * launch.strides[i][d];
+            index[d] = 0;
+            ++index[d - 1];
+        }
+    }
+}
+
+// The function that computes a range of an operation in T; null where there is none.
+template <Op op, typename T>
+RangeFunction range_of() noexcept {
+    constexpr auto kExists = [](ElementType type) { return computes_in(op, type); };
+    if constexpr (is_made(ElementTypeOf<T>::value, kExists))
+        return compute_range<op, T>;
+    else
+        return nullptr;
+}
+
+template <typename T>
+RangeFunction range_function(Op op) noexcept {
+    switch (op) {
+#define CUKERN_OP(id, kind, types, rule, doc) \
+    case Op::id: return range_of<Op::id, T>();
+#include "cukern/ops.def"
+#undef CUKERN_OP
+        case Op::copy: return range_of<Op::copy, T>();
+    }
+    return nullptr;
+}
+
+template RangeFunction range_function<CTypeOf<ElementType::CUKERN_TYPE>>(Op) noexcept;
+
+}  // namespace cukern::host

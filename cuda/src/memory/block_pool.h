@@ -1,0 +1,112 @@
+// Memory that is reused: free lists by kind, size class, device and stream.
+//
+// A block goes back to the list of the stream that it was taken for, so that its next use there is ordered after
+// the last one without waiting. A block that other streams still work on waits aside with their events until a
+// later call finds them passed. A stream whose end we would not notice has no list: its blocks wait for their
+// events, and then serve any stream. Before the driver is asked for more, a stream is given a block that others
+// still work on, and waits for them on the device. Once warm, a call makes no allocation from the driver.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "cukern/stream.h"
+#include "runtime/runtime.h"
+#include "streams/event_pool.h"
+
+namespace cukern {
+
+struct Context;
+
+class BlockPool {
+public:
+    BlockPool(Runtime &runtime, EventPool &events) noexcept;
+
+    // The list of idle blocks, on which nothing works any more.
+    static constexpr std::uint64_t kIdle = ~std::uint64_t{0};
+    static std::uint64_t list_of(const StreamRef &stream) noexcept { return lasts(stream) ? stream.id : kIdle; }
+
+    // What gives memory back that the pool does not know of, for when there is no more. It tells whether there was
+    // any.
+    void set_reserve(bool (*give_back)(void *), void *context) noexcept {
+        give_reserve_back_ = give_back;
+        reserve_ = context;
+    }
+
+    // From what is cached alone; null where there is none. `recycled`: work that `stream` has been given, or waits
+    // for, may still be on its way.
+    void *acquire_cached(MemoryKind kind, std::size_t bytes, const StreamRef &stream, bool *recycled) noexcept;
+    // `device` must be current. Out of memory gives all cached blocks back and tries once more.
+    Status acquire(MemoryKind kind, std::size_t bytes, const StreamRef &stream, void **out,
+                   bool *recycled) noexcept;
+
+    // A block that nothing works on, for a captured call: from what is idle, or from the driver, never by waiting.
+    // Its kind is device memory, and its device must be current.
+    Status acquire_idle(std::size_t bytes, int device, void **out) noexcept;
+
+    // Back to a list once `events` have passed, which are given back then. A block that was lent may be in use on
+    // streams that nobody told of: it waits for all that its device has been asked for by the time that it is
+    // needed again.
+    void release(MemoryKind kind, void *data, std::size_t bytes, int device, std::uint64_t list,
+                 const Events &events = {}, bool lent = false) noexcept;
+
+    // A stream is about to go: what is cached for it goes to the idle blocks.
+    void forget_stream(const StreamRef &stream) noexcept;
+
+    // Gives back what is cached; whether there was anything. The release of pinned memory waits for the device,
+    // which a capture forbids: see Pinned.
+    enum class Pinned { goes, stays };
+    bool trim(Pinned pinned = Pinned::goes) noexcept;
+
+    void set_limit(MemoryKind kind, int device, std::int64_t bytes) noexcept;
+    struct Usage {
+        std::int64_t in_use = 0;
+        std::int64_t cached = 0;
+        std::int64_t limit = 0;
+    };
+    Usage usage(MemoryKind kind, int device) noexcept;
+    Usage usage(MemoryKind kind) noexcept;  // of all devices
+
+private:
+    using Key = std::tuple<MemoryKind, int, std::uint64_t, std::size_t>;  // kind, device, list, size
+    struct Waiting {
+        Key key;
+        void *data;
+        Events events;
+        bool lent;
+    };
+
+    using Lists = std::map<Key, std::vector<void *>>;
+    Key key_of(MemoryKind kind, std::size_t bytes, int device, std::uint64_t list) const noexcept;
+    void *take(const Key &key) noexcept;
+    void *find(const Key &key, const StreamRef &stream, bool *recycled) noexcept;
+    void *take_waiting(const Key &key, const StreamRef &stream) noexcept;
+    bool keep(const Key &key, void *data) noexcept;
+    void forget(const Key &key) noexcept;
+    void collect() noexcept;
+    bool settle_lent(const Key *key) noexcept;
+    static bool serves(const Key &own, const Key &key) noexcept;
+    Status allocate(const Key &key, Pinned pinned, void **out) noexcept;
+    Status wait_for_pinned(const Lists &free, const std::vector<Waiting> &waiting) noexcept;
+    void put_back(const Lists &free, const std::vector<Waiting> &waiting) noexcept;
+    bool over_limit(const Key &key) noexcept;
+    Status describe_failure(const Key &key, Status status) noexcept;
+    Usage *usage_of(const Key &key) noexcept;
+
+    Runtime &runtime_;
+    EventPool &events_;
+    const bool enabled_;  // CUKERN_POOL=0 gives every block its own allocation, so that sanitizers see overruns
+    bool (*give_reserve_back_)(void *) = nullptr;
+    void *reserve_ = nullptr;
+    std::mutex mutex_;
+    Lists free_;
+    std::vector<Waiting> waiting_;
+    std::size_t crowd_;  // waiting blocks from which on a release looks whether some need not wait any more
+    std::map<std::pair<MemoryKind, int>, Usage> usage_;
+};
+
+}  // namespace cukern

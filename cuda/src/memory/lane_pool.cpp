@@ -1,0 +1,76 @@
+#include "memory/lane_pool.h"
+
+#include <new>
+
+namespace cukern {
+
+Status LanePool::acquire(int device, Lane **out) noexcept {
+    {
+        const std::lock_guard lock(mutex_);
+        for (std::size_t i = free_.size(); i-- > 0;) {
+            if (free_[i]->device != device) continue;
+            *out = free_[i];
+            free_[i] = free_.back();
+            free_.pop_back();
+            return CUKERN_OK;
+        }
+    }
+    auto *lane = new (std::nothrow) Lane;
+    if (lane == nullptr) return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
+    lane->device = device;
+    Status status = OwnedStream::create(device, true, 0, &lane->stream);
+    if (status == CUKERN_OK) status = allocate(kArenaBytes, &lane->arena);
+    if (status != CUKERN_OK) {
+        destroy(lane);
+        return status;
+    }
+    *out = lane;
+    return CUKERN_OK;
+}
+
+// Pinned memory; what is cached is given back where there is no more.
+Status LanePool::allocate(std::size_t bytes, void **out) noexcept {
+    const Status status = runtime_.allocate(MemoryKind::pinned, bytes, out);
+    if (status != CUKERN_OUT_OF_MEMORY) return status;
+    const bool had_lanes = trim();
+    return blocks_.trim() || had_lanes ? runtime_.allocate(MemoryKind::pinned, bytes, out) : status;
+}
+
+Status LanePool::prepare_slots(Lane &lane) noexcept {
+    for (int i = 0; i < kSlots; ++i) {
+        if (lane.events[i] == nullptr) CUKERN_TRY(runtime_.create_event(false, &lane.events[i]));
+        if (lane.slots[i] == nullptr) CUKERN_TRY(allocate(kSlotBytes, &lane.slots[i]));
+    }
+    return CUKERN_OK;
+}
+
+void LanePool::release(Lane *lane) noexcept {
+    const std::lock_guard lock(mutex_);
+    try {
+        free_.push_back(lane);
+    } catch (...) {
+        destroy(lane);
+    }
+}
+
+void LanePool::destroy(Lane *lane) noexcept {
+    for (int i = 0; i < kSlots; ++i) {
+        if (lane->events[i] != nullptr) runtime_.destroy_event(lane->events[i]);
+        if (lane->slots[i] != nullptr) runtime_.release(MemoryKind::pinned, lane->slots[i]);
+    }
+    if (lane->arena != nullptr) runtime_.release(MemoryKind::pinned, lane->arena);
+    if (lane->stream != nullptr) lane->stream->release();
+    delete lane;
+}
+
+bool LanePool::trim() noexcept {
+    std::vector<Lane *> idle;
+    {
+        const std::lock_guard lock(mutex_);
+        idle.swap(free_);
+    }
+    for (Lane *lane : idle) destroy(lane);
+    return !idle.empty();
+}
+
+}  // namespace cukern

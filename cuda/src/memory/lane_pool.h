@@ -1,0 +1,47 @@
+// Lanes: what one call with host operands needs for itself, made once and kept. Calls from several threads
+// each take a lane of their own.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <vector>
+
+#include "memory/block_pool.h"
+#include "runtime/runtime.h"
+
+namespace cukern {
+
+constexpr int kSlots = 2;  // one is filled while the other is in flight
+constexpr std::size_t kSlotBytes = std::size_t{4} << 20;
+constexpr std::size_t kArenaBytes = std::size_t{256} << 10;  // of pinned memory that kernels read in place
+
+struct Lane {
+    int device = 0;
+    OwnedStream *stream = nullptr;
+    void *slots[kSlots] = {};
+    Event events[kSlots] = {};
+    bool in_flight[kSlots] = {};  // an event of the slot is recorded and not yet waited for
+    void *arena = nullptr;
+};
+
+class LanePool {
+public:
+    LanePool(Runtime &runtime, BlockPool &blocks) noexcept : runtime_(runtime), blocks_(blocks) {}
+
+    // `device` must be current. A lane's slots are made by prepare_slots, since small calls do without.
+    Status acquire(int device, Lane **out) noexcept;
+    Status prepare_slots(Lane &lane) noexcept;
+    void release(Lane *lane) noexcept;
+    bool trim() noexcept;  // whether there was any
+
+private:
+    Status allocate(std::size_t bytes, void **out) noexcept;
+    void destroy(Lane *lane) noexcept;
+
+    Runtime &runtime_;
+    BlockPool &blocks_;
+    std::mutex mutex_;
+    std::vector<Lane *> free_;
+};
+
+}  // namespace cukern

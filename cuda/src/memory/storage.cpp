@@ -1,0 +1,400 @@
+#include "cukern/storage.h"
+
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "context/context.h"
+#include "memory/waiting_owners.h"
+#include "runtime/fork_mutex.h"
+
+namespace cukern {
+namespace {
+
+std::atomic<std::int64_t> g_released{0};
+
+// Storages that nobody refers to any more, whose streams are being captured.
+struct PutOff {
+    ForkMutex mutex;
+    std::vector<Storage *> list;
+    std::atomic<std::int64_t> count{0};
+    int generation = 0;
+
+    void leave_inherited() noexcept {
+        if (generation == fork_generation()) return;
+        generation = fork_generation();
+        new (&list) std::vector<Storage *>;  // the old one is never destroyed
+    }
+};
+PutOff &storages_put_off() noexcept {
+    alignas(PutOff) static unsigned char memory[sizeof(PutOff)];
+    static auto *const instance = new (memory) PutOff;  // never destroyed
+    return *instance;
+}
+
+Status no_memory() noexcept { return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left"); }
+
+// While its stream is captured nothing can be waited for there, not even what it had been given before.
+Status is_captured(Context &context, const Use &use, bool *captured) noexcept {
+    *captured = false;
+    return use.id == 0 ? CUKERN_OK : context.runtime.is_capturing(use.handle, captured);
+}
+
+Status refuse_captured() noexcept {
+    return fail(CUKERN_CAPTURING,
+                "memory was last used on a stream that is being captured now; what that stream was given before "
+                "cannot be waited for until the capture ends");
+}
+
+// The event after all that a use has done: that of a foreign stream is there already.
+Status record_use(Context &context, Use &use) noexcept {
+    if (use.event != nullptr) return CUKERN_OK;
+    bool captured = false;
+    CUKERN_TRY(is_captured(context, use, &captured));
+    if (captured) return refuse_captured();
+    const DeviceGuard guard(context.runtime, use.device);
+    CUKERN_TRY(guard.status());
+    Event event = nullptr;
+    CUKERN_TRY(context.events.acquire(use.device, &event));
+    const Status status = context.runtime.record(event, use.handle);
+    if (status == CUKERN_OK)
+        use.event = event;
+    else
+        context.events.release(use.device, event);
+    return status;
+}
+
+Status wait_for_use(Context &context, const StreamRef &stream, Use &use) noexcept {
+    CUKERN_TRY(record_use(context, use));
+    const DeviceGuard guard(context.runtime, stream.device);
+    CUKERN_TRY(guard.status());
+    return context.runtime.wait_event(stream.handle, use.event);
+}
+
+// What failed after work was given to a stream leaves nothing to wait for.
+Status settled(Context &context, const StreamRef &stream, Status status) noexcept {
+    if (status == CUKERN_OK) return status;
+    const ErrorKeeper cause;
+    const DeviceGuard guard(context.runtime, stream.device);
+    context.runtime.synchronize(stream.handle);
+    return status;
+}
+
+}  // namespace
+
+HostWait::~HostWait() {
+    for (int i = 0; i < count_; ++i) {
+        if (uses_[i].owner != nullptr) uses_[i].owner->release();
+        if (uses_[i].event != nullptr) context_->events.let_go(uses_[i].device, uses_[i].event);
+    }
+}
+
+Status HostWait::wait() noexcept {
+    if (device_ >= 0) {
+        const DeviceGuard guard(context_->runtime, device_);
+        CUKERN_TRY(guard.status());
+        CUKERN_TRY(context_->runtime.synchronize_device());
+    }
+    for (int i = 0; i < count_; ++i) {
+        CUKERN_TRY(context_->runtime.ready());
+        const Use &use = uses_[i];
+        if (use.event != nullptr) {
+            CUKERN_TRY(context_->runtime.synchronize_event(use.event));
+            continue;
+        }
+        bool captured = false;
+        CUKERN_TRY(is_captured(*context_, use, &captured));
+        if (captured) return refuse_captured();
+        const DeviceGuard guard(context_->runtime, use.device);
+        CUKERN_TRY(guard.status());
+        CUKERN_TRY(context_->runtime.synchronize(use.handle));
+    }
+    return CUKERN_OK;
+}
+
+Storage *Storage::make(Context *context, MemoryKind kind, std::size_t bytes, const StreamRef &stream,
+                       void *data) noexcept {
+    auto *storage = new (std::nothrow) Storage;
+    if (storage == nullptr) return nullptr;
+    storage->context_ = context;
+    storage->generation_ = fork_generation();
+    storage->kind_ = kind;
+    storage->device_ = stream.device;
+    storage->home_ = BlockPool::list_of(stream);
+    storage->data_ = data;
+    storage->bytes_ = bytes;
+    storage->home_owner_ = stream.owner;
+    if (stream.owner != nullptr) stream.owner->retain();
+    return storage;
+}
+
+// A recycled block may still be worked on in its stream, which others have to wait for.
+void Storage::note_recycled(const StreamRef &stream) noexcept {
+    uses_[0] = {stream.id, stream.handle, stream.owner, nullptr, stream.device, true};
+    if (stream.owner != nullptr) stream.owner->retain();
+    count_ = 1;
+}
+
+Status Storage::allocate(MemoryKind kind, std::size_t bytes, const StreamRef &stream, bool only_cached,
+                         Storage **out) noexcept {
+    *out = nullptr;
+    Context *active = nullptr;
+    CUKERN_TRY(context(&active));
+    BlockPool &blocks = active->blocks;
+    active->graph_blocks.collect();
+    void *data = nullptr;
+    bool recycled = false;
+    if (bytes > 0) {
+        data = blocks.acquire_cached(kind, bytes, stream, &recycled);
+        if (data == nullptr && only_cached) return CUKERN_OK;
+        if (data == nullptr) {
+            const DeviceGuard guard(active->runtime, stream.device);
+            CUKERN_TRY(guard.status());
+            CUKERN_TRY(blocks.acquire(kind, bytes, stream, &data, &recycled));
+        }
+    }
+    Storage *storage = make(active, kind, bytes, stream, data);
+    if (storage == nullptr) {
+        if (data != nullptr) blocks.release(kind, data, bytes, stream.device, BlockPool::list_of(stream));
+        return no_memory();
+    }
+    if (recycled) storage->note_recycled(stream);
+    *out = storage;
+    return CUKERN_OK;
+}
+
+Status Storage::adopt(MemoryKind kind, void *data, std::size_t bytes, int device, Release release, void *owner,
+                      Storage **out) noexcept {
+    Context *active = nullptr;
+    CUKERN_TRY(context(&active));
+    auto *storage = new (std::nothrow) Storage;
+    if (storage == nullptr) return no_memory();
+    storage->context_ = active;
+    storage->generation_ = fork_generation();
+    storage->kind_ = kind;
+    storage->data_ = data;
+    storage->bytes_ = bytes;
+    storage->device_ = device;
+    storage->release_ = release;
+    storage->owner_ = owner;
+    *out = storage;
+    return CUKERN_OK;
+}
+
+Backend Storage::backend() const noexcept { return context_->runtime.backend(); }
+
+void Storage::drop(int index) noexcept {
+    Use &use = uses_[index];
+    if (use.event != nullptr) context_->events.release(use.device, use.event);
+    if (use.owner != nullptr) use.owner->release();
+    if (index != --count_) use = uses_[count_];
+    uses_[count_] = {};
+}
+
+Status Storage::order_slow(const StreamRef &stream, bool write) noexcept {
+    if (generation_ != fork_generation()) return CUKERN_OK;
+    bool asked = false;
+    for (int i = 0; i < count_; ++i) {
+        Use &use = uses_[i];
+        // A handle of elsewhere may be of another stream by now than the one that has worked here.
+        const bool own = lasts(stream) && use.id == stream.id && use.device == stream.device;
+        if (own || (!use.wrote && !write) || use.awaited_by(stream)) continue;
+        if (!asked) {
+            bool capturing = false;
+            CUKERN_TRY(stream_is_capturing(stream, &capturing));
+            if (capturing) return CUKERN_OK;  // a graph waits for nothing outside it; see docs/architecture.md
+            asked = true;
+        }
+        CUKERN_TRY(wait_for_use(*context_, stream, use));
+        use.waiter = stream.id;
+        use.waiter_device = stream.device;
+        use.awaited = lasts(stream);  // an id of elsewhere may be another stream's tomorrow
+    }
+    return CUKERN_OK;
+}
+
+Status Storage::note_slow(const StreamRef &stream, bool write) noexcept {
+    if (generation_ != fork_generation()) return CUKERN_OK;
+    return settled(*context_, stream, note_use(stream, write));
+}
+
+Status Storage::note_use(const StreamRef &stream, bool write) noexcept {
+    int at = 0;
+    while (at < count_ && (uses_[at].id != stream.id || uses_[at].device != stream.device)) ++at;
+    if (at == count_ || !lasts(stream)) {
+        bool capturing = false;
+        CUKERN_TRY(stream_is_capturing(stream, &capturing));
+        if (capturing) {  // no work yet, and an event would be part of the graph
+            captured_ = true;
+            return CUKERN_OK;
+        }
+    }
+    ++version_;
+    if (at == kMostUses) {  // this stream takes over from another: it waits for it
+        CUKERN_TRY(wait_for_use(*context_, stream, uses_[0]));
+        write = write || uses_[0].wrote;
+        drop(0);
+        at = count_;
+    }
+    if (at == count_) {
+        uses_[at] = {stream.id, stream.handle, stream.owner, nullptr, stream.device, false};
+        if (stream.owner != nullptr) stream.owner->retain();
+        ++count_;
+    }
+    Use &use = uses_[at];
+    use.wrote = use.wrote || write;
+    use.awaited = false;
+    if (lasts(stream)) {  // its event, if there was one, is of earlier work
+        if (use.event != nullptr) context_->events.release(use.device, std::exchange(use.event, nullptr));
+    } else {
+        const DeviceGuard guard(context_->runtime, stream.device);
+        CUKERN_TRY(guard.status());
+        if (use.event == nullptr)
+            CUKERN_TRY(context_->events.acquire(stream.device, &use.event));
+        else  // of earlier work, maybe that of another stream with this handle
+            CUKERN_TRY(context_->runtime.wait_event(stream.handle, use.event));
+        CUKERN_TRY(context_->runtime.record(use.event, stream.handle));
+    }
+    // What follows a write follows what that write has waited for.
+    for (int i = count_ - 1; write && i >= 0; --i)
+        if (uses_[i].id != stream.id || uses_[i].device != stream.device) drop(i);
+    return CUKERN_OK;
+}
+
+Status Storage::pending(bool write, HostWait *wait) noexcept {
+    if (generation_ != fork_generation()) return context_->runtime.ready();  // a child may not have the memory
+    wait->context_ = context_;
+    wait->device_ = lent_ > 0 && on_host(kind_) ? device_ : -1;  // who borrows it tells of no stream
+    wait->version_ = version_;
+    for (int i = 0; i < count_; ++i) {
+        if (!uses_[i].wrote && !write) continue;
+        Use &copy = wait->uses_[wait->count_++];
+        copy = uses_[i];
+        if (copy.owner != nullptr) copy.owner->retain();
+        if (copy.event != nullptr) context_->events.hold(copy.event);
+    }
+    return CUKERN_OK;
+}
+
+bool Storage::waited(bool write, const HostWait &wait) noexcept {
+    if (version_ != wait.version_) return false;
+    for (int i = count_ - 1; i >= 0; --i)
+        if (uses_[i].wrote || write) drop(i);
+    return true;
+}
+
+void Storage::release() noexcept {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
+}
+
+// The events that must pass before the memory is anybody else's. A block that its own stream alone has used needs
+// none: its next user comes after what is there now. One that waits for another stream may go to any, which then
+// has to wait for its own stream too. Where no event can be had, the host waits here.
+void Storage::take_events(Events *events) noexcept {
+    if (is_at_home()) return;
+    for (int i = 0; i < count_; ++i) {
+        Use &use = uses_[i];
+        if (record_use(*context_, use) == CUKERN_OK) {
+            events->add(std::exchange(use.event, nullptr), use.device);
+            continue;
+        }
+        const DeviceGuard guard(context_->runtime, use.device);
+        context_->runtime.synchronize_device();
+    }
+}
+
+std::int64_t Storage::released() noexcept { return g_released.load(std::memory_order_relaxed); }
+
+bool Storage::is_at_home() const noexcept {
+    const Use &first = uses_[0];
+    return release_ == nullptr && count_ == 1 && lasts({nullptr, first.id, first.owner, first.device}) &&
+           first.id == home_ && first.device == device_;
+}
+
+// Whether no event can be had of what a stream has done, because it is being captured.
+bool Storage::waits_for_capture() const noexcept {
+    if (count_ == 0 || is_at_home()) return false;
+    const ErrorKeeper kept;
+    bool captured = false;
+    for (int i = 0; i < count_ && !captured; ++i)
+        if (uses_[i].event == nullptr) is_captured(*context_, uses_[i], &captured);
+    return captured;
+}
+
+bool Storage::put_off() noexcept {
+    PutOff &p = storages_put_off();
+    try {
+        const std::lock_guard lock(p.mutex);
+        p.leave_inherited();
+        p.list.push_back(this);
+        p.count.store(static_cast<std::int64_t>(p.list.size()), std::memory_order_relaxed);
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
+void Storage::destroy_put_off() noexcept {
+    PutOff &p = storages_put_off();
+    if (p.count.load(std::memory_order_relaxed) == 0) return;
+    std::vector<Storage *> list;
+    {
+        const std::lock_guard lock(p.mutex);
+        p.leave_inherited();
+        list.swap(p.list);
+        p.count.store(0, std::memory_order_relaxed);
+    }
+    for (Storage *storage : list) storage->destroy();  // which puts off again what is captured still
+}
+
+void Storage::destroy() noexcept {
+    const bool frees = generation_ == fork_generation() && !captured_;
+    if (frees && waits_for_capture()) {
+        if (put_off()) return;
+        captured_ = true;  // no host memory to remember it by: it is not used again
+    }
+    g_released.fetch_add(1, std::memory_order_relaxed);
+    if (generation_ == fork_generation() && !captured_) {  // a child of fork frees nothing that it inherited
+        Events events;
+        if (count_ > 0) {
+            const ErrorKeeper kept;  // a destructor must not replace what a caller will report
+            take_events(&events);
+        }
+        if (release_ != nullptr) {
+            if (events.count == 0)
+                release_(owner_);
+            else
+                wait_for_owner(context_, events, release_, owner_);
+        } else if (data_ != nullptr) {
+            context_->blocks.release(kind_, data_, bytes_, device_, home_, events, lent_ > 0);
+        } else {  // an array without elements has no memory
+            events.release(context_->events);
+        }
+    }
+    for (int i = 0; i < count_; ++i) {
+        if (uses_[i].event != nullptr && generation_ == fork_generation())
+            context_->events.release(uses_[i].device, uses_[i].event);
+        if (uses_[i].owner != nullptr) uses_[i].owner->release();
+    }
+    if (home_owner_ != nullptr) home_owner_->release();
+    delete this;
+}
+
+Status release_after(const StreamRef &stream, Storage::Release release, void *owner) noexcept {
+    Context *active = nullptr;
+    CUKERN_TRY(context(&active));
+    Use use{stream.id, stream.handle, nullptr, nullptr, stream.device, false};
+    CUKERN_TRY(settled(*active, stream, record_use(*active, use)));
+    Events events;
+    events.add(use.event, use.device);
+    wait_for_owner(active, events, release, owner);
+    return CUKERN_OK;
+}
+
+void release_finished() noexcept {
+    Storage::destroy_put_off();
+    release_waiting_owners();
+}
+
+}  // namespace cukern

@@ -1,0 +1,55 @@
+// How every operation runs, whatever it computes: its arrays brought to where kernels reach them, a device
+// current, the work enqueued.
+#pragma once
+
+#include <cstring>
+
+#include "context/context.h"
+#include "cukern/operations.h"
+#include "transfer/staging.h"
+
+namespace cukern {
+
+// The very same view, as in add(a, a): it travels once.
+inline bool same_view(const TensorView &a, const TensorView &b) noexcept {
+    const auto bytes = static_cast<std::size_t>(a.ndim) * sizeof(std::int64_t);
+    return !a.immediate && !b.immediate && a.data == b.data && a.type == b.type && a.ndim == b.ndim &&
+           std::memcmp(a.shape, b.shape, bytes) == 0 && std::memcmp(a.strides, b.strides, bytes) == 0;
+}
+
+// Calls run(context, call, stream), which enqueues the work, with arrays that kernels on the stream reach.
+template <typename Call, typename Run>
+Status execute_staged(const Call &call, int device, Staging::Uses uses, const Run &run) noexcept {
+    Staging staging;
+    CUKERN_TRY(staging.begin(uses, device));
+    Call on_device = call;
+    TensorView inputs[kMaxInputs];
+    TensorView out;
+    for (int i = 0; i < kMaxInputs && call.inputs[i] != nullptr; ++i) {
+        on_device.inputs[i] = &inputs[i];
+        if (i > 0 && same_view(*call.inputs[i], *call.inputs[0]))
+            on_device.inputs[i] = &inputs[0];
+        else
+            CUKERN_TRY(staging.upload(*call.inputs[i], &inputs[i]));
+    }
+    CUKERN_TRY(staging.reserve(*call.out, &out));
+    on_device.out = &out;
+    CUKERN_TRY(run(staging.context(), on_device, staging.stream()));
+    return staging.download(out, *call.out);
+}
+
+template <typename Call, typename Run>
+Status execute(const Call &call, const Execution &where, Staging::Uses uses, const Run &run) noexcept {
+    if (count_of(*call.out) == 0) return CUKERN_OK;
+    Context *active = nullptr;
+    CUKERN_TRY(context(&active));
+    if (where.on_device) {
+        const DeviceGuard guard(active->runtime, where.stream.device);
+        CUKERN_TRY(guard.status());
+        return run(*active, call, where.stream);
+    }
+    if (!Staging::is_needed(*active)) return run(*active, call, where.stream);
+    return execute_staged(call, where.host_device, uses, run);
+}
+
+}  // namespace cukern

@@ -1,0 +1,174 @@
+// Reductions over either back-end: dimensions sorted into kept and reduced ones, memory for partial results,
+// launch.
+#include <algorithm>
+#include <cstring>
+
+#include "context/block.h"
+#include "formulas/convert.cuh"
+#include "operations/execute.h"
+#include "plan/layout.h"
+
+namespace cukern {
+namespace {
+
+constexpr std::int64_t kScratchBytes = 4 << 20;
+
+bool gives_index(Op op) noexcept { return info(op).rule == ResultRule::index; }
+
+// Merges neighbours without changing their order, by which elements are counted.
+int merge_in_order(std::int64_t *shape, std::int64_t *strides, int ndim) noexcept {
+    int left = 0;
+    for (int i = 0; i < ndim; ++i) {
+        if (shape[i] == 1) continue;
+        if (left > 0 && strides[left - 1] == strides[i] * shape[i]) {
+            shape[left - 1] *= shape[i];
+            strides[left - 1] = strides[i];
+        } else {
+            shape[left] = shape[i];
+            strides[left++] = strides[i];
+        }
+    }
+    return left;
+}
+
+struct Dimensions {
+    int count = 0;
+    std::int64_t shape[kMaxDims];
+    std::int64_t strides[kMaxDims];
+};
+
+// False: there are more dimensions than a launch takes.
+bool plan_reduction(const ReduceCall &call, void *out, ReduceLaunch *launch) noexcept {
+    const TensorView &input = *call.inputs[0];
+    Dimensions kept;
+    Dimensions reduced;
+    auto *data = static_cast<char *>(input.data);
+    for (int d = 0; d < input.ndim; ++d) {
+        std::int64_t stride = input.strides[d];
+        if (call.reduced[d] && stride < 0 && !gives_index(call.op)) {
+            data += (input.shape[d] - 1) * stride * size_of(input.type);
+            stride = -stride;
+        }
+        Dimensions &list = call.reduced[d] ? reduced : kept;
+        list.shape[list.count] = input.shape[d];
+        list.strides[list.count++] = stride;
+    }
+    launch->kept = launch->reduced = 1;
+    for (int i = 0; i < kept.count; ++i) launch->kept *= kept.shape[i];
+    for (int i = 0; i < reduced.count; ++i) launch->reduced *= reduced.shape[i];
+    std::int64_t *const strides[] = {reduced.strides};
+    kept.count = merge_in_order(kept.shape, kept.strides, kept.count);
+    reduced.count = gives_index(call.op) ? merge_in_order(reduced.shape, reduced.strides, reduced.count)
+                                         : reduce_dimensions(reduced.shape, strides, 1, reduced.count);
+    if (kept.count > kMaxReduceDims || reduced.count > kMaxReduceDims) return false;
+    launch->op = call.op;
+    launch->type = input.type;
+    launch->compute = call.compute;
+    launch->in = data;
+    launch->out = out;
+    launch->num_kept = kept.count;
+    launch->num_reduced = reduced.count;
+    std::copy_n(kept.shape, kept.count, launch->kept_shape);
+    std::copy_n(kept.strides, kept.count, launch->kept_strides);
+    std::copy_n(reduced.shape, reduced.count, launch->reduced_shape);
+    std::copy_n(reduced.strides, reduced.count, launch->reduced_strides);
+    launch->scratch = nullptr;
+    launch->scratch_bytes = 0;
+    return true;
+}
+
+// The kept dimensions first, then the reduced ones: packed in this order, each list is one dimension.
+TensorView sorted(const ReduceCall &call, ReduceCall *packed) noexcept {
+    TensorView view = *call.inputs[0];
+    view.ndim = 0;
+    *packed = call;
+    for (const bool reduced : {false, true})
+        for (int d = 0; d < call.inputs[0]->ndim; ++d) {
+            if (call.reduced[d] != reduced) continue;
+            view.shape[view.ndim] = call.inputs[0]->shape[d];
+            view.strides[view.ndim] = call.inputs[0]->strides[d];
+            packed->reduced[view.ndim++] = reduced;
+        }
+    return view;
+}
+
+// Of no elements: the identity, or NaN for a mean. What has none is refused by the caller.
+TensorView value_of_nothing(const ReduceCall &call) noexcept {
+    TensorView view;
+    view.type = ElementType::complex128;  // which converts to all others
+    view.immediate = true;
+    Complex128 value{call.op == Op::prod || call.op == Op::all ? 1.0 : 0.0, 0};
+    if (call.op == Op::mean) value = {__builtin_nan(""), __builtin_nan("")};
+    view.value = {};
+    std::memcpy(view.value.bytes, &value, sizeof value);
+    return view;
+}
+
+// Complex numbers that begin at a part of one, such as x.view(float32)[1:].view(complex64): vectors of them are
+// not aligned, so that they are packed first.
+bool begins_at_a_part(const TensorView &view) noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+    return kind_of(view.type) == 'c' && address % static_cast<std::uintptr_t>(size_of(view.type)) != 0;
+}
+
+// A value as bool.
+TensorView truth_of(const TensorView &value) noexcept {
+    TensorView truth = value;
+    truth.type = ElementType::bool_;
+    const Bool holds = load_as<Bool>(value.value.bytes, value.type, 0);
+    truth.value = {};
+    std::memcpy(truth.value.bytes, &holds, sizeof holds);
+    return truth;
+}
+
+Status run(Context &context, const ReduceCall &call, const StreamRef &stream) noexcept {
+    const TensorView &out = *call.out;
+    if (count_of(*call.inputs[0]) == 0)
+        return context.runtime.launch_elementwise(plan_copy(value_of_nothing(call), out), stream.handle);
+    const ElementType type = result_type(call.op, call.compute);
+    if (call.inputs[0]->immediate) {  // one element: what is stored of it depends on no other
+        TensorView input = *call.inputs[0];
+        if (gives_index(call.op)) {
+            input.type = ElementType::int64;
+            input.value = {};
+        }
+        const TensorView truth = truth_of(input);  // `out` may have another type than bool
+        if (type == ElementType::bool_) input = truth;
+        return context.runtime.launch_elementwise(plan_copy(input, out), stream.handle);
+    }
+    ReduceLaunch launch;
+    Block copy;
+    if (begins_at_a_part(*call.inputs[0]) || !plan_reduction(call, out.data, &launch)) {
+        ReduceCall simple;
+        const TensorView view = sorted(call, &simple);
+        CUKERN_TRY(copy.acquire(context, static_cast<std::size_t>(bytes_of(view)), stream));
+        const TensorView dense = packed_like(view, view.type, copy.data());
+        CUKERN_TRY(context.runtime.launch_elementwise(plan_copy(view, dense), stream.handle));
+        simple.inputs[0] = &dense;
+        plan_reduction(simple, out.data, &launch);
+    }
+    Block packed;
+    const bool direct = out.type == type && is_packed(out);
+    if (!direct) {
+        CUKERN_TRY(packed.acquire(context, static_cast<std::size_t>(count_of(out) * size_of(type)), stream));
+        launch.out = packed.data();
+    }
+    Block scratch;
+    if (context.runtime.backend() == Backend::cuda && launch.reduced > 1024) {
+        CUKERN_TRY(scratch.acquire(context, kScratchBytes, stream));
+        launch.scratch = scratch.data();
+        launch.scratch_bytes = kScratchBytes;
+    }
+    CUKERN_TRY(context.runtime.launch_reduction(launch, stream.handle));
+    if (direct) return CUKERN_OK;
+    return context.runtime.launch_elementwise(plan_copy(packed_like(out, type, packed.data()), out),
+                                              stream.handle);
+}
+
+}  // namespace
+
+Status reduce(const ReduceCall &call, const Execution &where) noexcept {
+    return execute(call, where, Staging::Uses::once, run);
+}
+
+}  // namespace cukern

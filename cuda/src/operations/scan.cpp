@@ -1,0 +1,86 @@
+// Running results over either back-end: lines found, memory for the totals of their parts, launch, and for host
+// operands the staging around it.
+
+#include "context/block.h"
+#include "operations/execute.h"
+#include "plan/layout.h"
+
+namespace cukern {
+namespace {
+
+constexpr std::int64_t kScratchBytes = 1 << 18;
+constexpr std::int64_t kLongLine = 1 << 14;
+
+// False: there are more dimensions than a launch takes.
+bool plan_scan(const ScanCall &call, const TensorView &input, void *out, ScanLaunch *launch) noexcept {
+    launch->op = call.op;
+    launch->type = input.type;
+    launch->compute = call.compute;
+    launch->in = input.data;
+    launch->out = out;
+    launch->length = input.shape[call.axis];
+    launch->stride = input.strides[call.axis];
+    launch->inner = launch->lines = 1;
+    launch->num_kept = 0;
+    launch->scratch = nullptr;
+    launch->scratch_bytes = 0;
+    for (int d = 0; d < input.ndim; ++d) {
+        if (d == call.axis || input.shape[d] == 1) continue;
+        launch->lines *= input.shape[d];
+        if (d > call.axis) launch->inner *= input.shape[d];
+        const int last = launch->num_kept - 1;
+        if (last >= 0 && launch->kept_strides[last] == input.strides[d] * input.shape[d]) {
+            launch->kept_shape[last] *= input.shape[d];
+            launch->kept_strides[last] = input.strides[d];
+            continue;
+        }
+        if (launch->num_kept == kMaxReduceDims) return false;
+        launch->kept_shape[launch->num_kept] = input.shape[d];
+        launch->kept_strides[launch->num_kept++] = input.strides[d];
+    }
+    return true;
+}
+
+Status run(Context &context, const ScanCall &call, const StreamRef &stream) noexcept {
+    const TensorView &out = *call.out;
+    Runtime &runtime = context.runtime;
+    const bool direct = out.type == call.compute && call.result == call.compute && is_packed(out);
+    Block result;
+    if (!direct)
+        CUKERN_TRY(
+            result.acquire(context, static_cast<std::size_t>(count_of(out) * size_of(call.compute)), stream));
+    ScanLaunch launch;
+    Block copy;
+    if (!plan_scan(call, *call.inputs[0], direct ? out.data : result.data(), &launch)) {
+        CUKERN_TRY(copy.acquire(context, static_cast<std::size_t>(bytes_of(*call.inputs[0])), stream));
+        const TensorView dense = packed_like(*call.inputs[0], call.inputs[0]->type, copy.data());
+        CUKERN_TRY(runtime.launch_elementwise(plan_copy(*call.inputs[0], dense), stream.handle));
+        plan_scan(call, dense, launch.out, &launch);
+    }
+    Block scratch;
+    if (runtime.backend() == Backend::cuda && launch.length > kLongLine) {
+        CUKERN_TRY(scratch.acquire(context, kScratchBytes, stream));
+        launch.scratch = scratch.data();
+        launch.scratch_bytes = kScratchBytes;
+    }
+    CUKERN_TRY(runtime.launch_scan(launch, stream.handle));
+    if (direct) return CUKERN_OK;
+    const TensorView computed = packed_like(out, call.compute, result.data());
+    if (call.result == call.compute || call.result == out.type)
+        return runtime.launch_elementwise(plan_copy(computed, out), stream.handle);
+    // A narrower type than both comes between: its values wrap, or are rounded, before `out` takes them.
+    Block between;
+    const auto bytes = static_cast<std::size_t>(count_of(out) * size_of(call.result));
+    CUKERN_TRY(between.acquire(context, bytes, stream));
+    const TensorView narrowed = packed_like(out, call.result, between.data());
+    CUKERN_TRY(runtime.launch_elementwise(plan_copy(computed, narrowed), stream.handle));
+    return runtime.launch_elementwise(plan_copy(narrowed, out), stream.handle);
+}
+
+}  // namespace
+
+Status scan(const ScanCall &call, const Execution &where) noexcept {
+    return execute(call, where, Staging::Uses::once, run);
+}
+
+}  // namespace cukern

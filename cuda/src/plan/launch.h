@@ -1,0 +1,113 @@
+// What a launch takes: an operation's operands reduced to the fewest dimensions, broadcasting resolved.
+#pragma once
+
+#include <cstdint>
+
+#include "cukern/operations.h"
+
+namespace cukern {
+
+constexpr int kMaxOperands = kMaxInputs + 1;
+
+// Operand 0 is `out`, the others are the inputs. Dimensions run from the slowest to the fastest in `out`.
+struct ElementwiseLaunch {
+    Op op;
+    ElementType compute;
+    ElementType result;  // of the operation, which `out` may convert
+    bool split;          // see may_split in formulas/evaluate.cuh
+    int num_operands;
+    int ndim;
+    std::int64_t count;  // elements of out; 0 launches nothing
+    void *data[kMaxOperands];
+    ElementType types[kMaxOperands];
+    bool immediate[kMaxOperands];  // the operand is the value below, in the type `compute`
+    Immediate values[kMaxOperands];
+    std::int64_t shape[kMaxDims];
+    std::int64_t strides[kMaxOperands][kMaxDims];  // in elements; out's are never negative
+};
+
+// Orders dimensions by out's strides, drops those of length 1, merges neighbours, resolves broadcasting and
+// converts immediate values to `compute`.
+void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept;
+
+// The launch of destination = source, converting between element types.
+ElementwiseLaunch plan_copy(const TensorView &source, const TensorView &destination) noexcept;
+
+// All operands of type `compute` (out of the operation's own result type), packed without gaps or immediate.
+bool is_contiguous(const ElementwiseLaunch &launch) noexcept;
+
+// A reduction into packed memory of the result's type, C order over the kept dimensions. Both lists of dimensions
+// run from the slowest to the fastest and are as short as can be; strides are in elements.
+constexpr int kMaxReduceDims = 8;  // of either list
+struct ReduceLaunch {
+    Op op;
+    ElementType type;     // of the input
+    ElementType compute;  // what it computes in, and returns but for logic and indices
+    const void *in;
+    void *out;
+    std::int64_t kept;     // elements of out
+    std::int64_t reduced;  // elements of the input for each of them
+    int num_kept;
+    int num_reduced;
+    std::int64_t kept_shape[kMaxReduceDims];
+    std::int64_t kept_strides[kMaxReduceDims];
+    std::int64_t reduced_shape[kMaxReduceDims];
+    std::int64_t reduced_strides[kMaxReduceDims];
+    void *scratch;               // for partial results; null: there is no memory for them
+    std::int64_t scratch_bytes;  // what may be used of it
+};
+
+// The reduced dimension is packed; or the kept one beside it is, with at most one more outside.
+inline bool are_rows(const ReduceLaunch &launch) noexcept {
+    return launch.num_reduced == 1 && launch.reduced_strides[0] == 1 && launch.num_kept <= 1;
+}
+inline bool are_columns(const ReduceLaunch &launch) noexcept {
+    return launch.num_reduced == 1 && (launch.num_kept == 1 || launch.num_kept == 2) &&
+           launch.kept_strides[launch.num_kept - 1] == 1;
+}
+
+// Running results along lines of `length` elements into packed memory of type `compute`. Line i begins at the
+// place that the kept dimensions give it, which run from the slowest to the fastest; in `out` the elements of a
+// line are `inner` apart, as are the lines of each block of `inner`.
+struct ScanLaunch {
+    Op op;
+    ElementType type;     // of the input
+    ElementType compute;  // and of out
+    const void *in;
+    void *out;
+    std::int64_t lines;
+    std::int64_t length;
+    std::int64_t stride;  // of the input, in elements
+    std::int64_t inner;
+    int num_kept;
+    std::int64_t kept_shape[kMaxReduceDims];
+    std::int64_t kept_strides[kMaxReduceDims];
+    void *scratch;               // for the totals of parts of lines; null: there is no memory for them
+    std::int64_t scratch_bytes;  // what may be used of it
+};
+
+// The types that running results are computed in.
+constexpr bool scans_in(ElementType type) {
+    return is_floating(type) || kind_of(type) == 'c' || type == ElementType::int64 || type == ElementType::uint64;
+}
+
+// out (m, n), row-major with leading dimension ldc >= n, = a (m, k) @ b (k, n). An operand that is not
+// transposed is row-major with a leading dimension of at least its row length; a transposed one column-major.
+struct MatmulLaunch {
+    ElementType type;
+    std::int64_t m, n, k;
+    const void *a;
+    std::int64_t lda;
+    bool a_transposed;
+    const void *b;
+    std::int64_t ldb;
+    bool b_transposed;
+    void *c;
+    std::int64_t ldc;
+    void *workspace;  // of a product by cuBLAS in a capture, of kCublasWorkspaceBytes; null: the stream's own
+};
+
+// Hopper's kernels ask for 32 MiB; cuBLAS's own default is the same.
+constexpr std::size_t kCublasWorkspaceBytes = std::size_t{32} << 20;
+
+}  // namespace cukern

@@ -1,0 +1,112 @@
+// Where a call runs and where its result goes: a fresh array of the operands' kind, or `out` after all that it
+// must satisfy.
+#pragma once
+
+#include <initializer_list>
+
+#include "call/operand.h"
+
+#include "cukern/operations.h"
+
+namespace cukern::py {
+
+enum class Overlap { same_allowed, none_allowed };
+
+// What a call is asked for, beside its operands.
+struct Request {
+    const ModuleState &state;
+    const char *function;
+    PyObject *out;     // null: none
+    PyObject *stream;  // null: none
+};
+
+// The stream that producers are asked to be ready for, before it is known where the call runs.
+bool consumer_of(const Request &request, Reading &reading) noexcept;
+
+class Result {
+public:
+    // Reads and checks `out`, if there is one, decides where the call runs, and else makes an array. A fresh array
+    // keeps the operands' memory order as NumPy does, unless it has to overlap nothing.
+    bool prepare(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
+                 int num_operands, Overlap overlap, Reading &reading) noexcept;
+
+    const TensorView &view() const noexcept { return operand_.view(); }
+    PyRef ndarray() const noexcept { return operand_.ndarray(); }
+
+    // Has `launch` give the device its work, or the host do it, and returns the result. Earlier work on the
+    // operands comes before it, and later work elsewhere after it. Out of memory it is tried again after a
+    // collection, so that a launch which fails so must not have changed its operands.
+    template <typename Launch>
+    PyObject *perform(const Request &request, Backend backend, Operand *const *operands, int num_operands,
+                      const Launch &launch) noexcept {
+        const bool keeps_gil = backend == Backend::cuda ? execution_.on_device : is_brief(operands, num_operands);
+        const auto attempt = [&] {
+            if (keeps_gil) return launch(execution_);
+            const GilRelease released;
+            return launch(execution_);
+        };
+        if (!begin(request, operands, num_operands)) return nullptr;
+        Status status = attempt();
+        if (status == CUKERN_OUT_OF_MEMORY && collect_garbage()) {
+            // Code of Python has run meanwhile, and other threads.
+            if (!check_unchanged(request, operands, num_operands) || !begin(request, operands, num_operands)) {
+                settle(backend);
+                return nullptr;
+            }
+            status = attempt();
+        }
+        if (status != CUKERN_OK) {
+            settle(backend);
+            raise_failure(request.state, request.function, status);
+            return nullptr;
+        }
+        return end(request, operands, num_operands) ? finish(request.state) : nullptr;
+    }
+
+    // The same for work that Python does, on the host.
+    template <typename Work>
+    PyObject *perform_in_python(const Request &request, Operand *const *operands, int num_operands,
+                                const Work &work) noexcept {
+        return begin(request, operands, num_operands) && work() && end(request, operands, num_operands)
+                   ? finish(request.state)
+                   : nullptr;
+    }
+
+private:
+    // On a device: orders the operands' work before the call, and what follows after it.
+    bool begin(const Request &request, Operand *const *operands, int num_operands) noexcept;
+    bool end(const Request &request, Operand *const *operands, int num_operands) noexcept;
+
+    // The object to return, once the result is in it; null when writing back failed.
+    PyObject *finish(const ModuleState &state) noexcept;
+
+    // False with RuntimeError where code that ran has given an operand other memory.
+    bool check_unchanged(const Request &request, Operand *const *operands, int num_operands) const noexcept;
+    // Whether the host computes it in less time than giving the GIL up and taking it again is worth.
+    bool is_brief(Operand *const *operands, int num_operands) const noexcept;
+    // After a failure: waits for what was launched before it, of which nothing else knows. Errors stay as they
+    // are.
+    void settle(Backend backend) const noexcept;
+    bool choose_execution(const Request &request, Operand *const *operands, int num_operands) noexcept;
+    bool make(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
+              int num_operands, Overlap overlap, Reading &reading) noexcept;
+    bool check_out(const char *function, const Shape &shape, ElementType type, Operand *const *operands,
+                   int num_operands, Overlap overlap) noexcept;
+
+    PyRef object_;
+    PyObject *like_ = nullptr;  // borrowed: the operand whose library the result is handed to at the end
+    Operand operand_;
+    Execution execution_;
+    HeldStream held_stream_;  // keeps execution_.stream alive: operands' code may drop its Python object
+};
+
+// Makes `shape`, that of `a`, the one to which it broadcasts with b; ValueError where they don't.
+bool broadcast_onto(const char *function, const Operand &a, const Operand &b, Shape *shape) noexcept;
+
+// The stream of a call: `given` (null or None: none), else the innermost active one, else that of the first array
+// whose library has one, else the legacy default stream. It is of `device`; -1: of no array here, so that any
+// does.
+bool choose_stream(const ModuleState &state, const char *function, PyObject *given, int device,
+                   std::initializer_list<const Access *> accesses, HeldStream *stream) noexcept;
+
+}  // namespace cukern::py

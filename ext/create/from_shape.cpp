@@ -1,0 +1,333 @@
+// New Arrays: empty, filled, from numbers.
+#include "base/python.h"
+
+#include "create/make.h"
+
+#include <cstring>
+
+#include "base/backend.h"
+#include "base/methods.h"
+#include "streams/streams.h"
+#include "types/element_types.h"
+#include "view/shapes.h"
+
+namespace cukern::py {
+
+bool ready(PyObject *module, const char *function) noexcept {
+    Backend backend;
+    return ensure_backend(state_of(module), function, &backend);
+}
+
+PyRef make(const ModuleState &state, const char *function, const Shape &shape, const std::int64_t *strides,
+           ElementType type, const Options &options, HeldStream *stream) noexcept {
+    MemoryKind kind;
+    if (!parse_memory(function, options.memory, &kind) ||
+        !stream_for_new(state, function, options.device, options.stream, stream))
+        return {};
+    return new_array(state, function, kind, type, shape.ndim, shape.lengths, strides, *stream);
+}
+
+bool element_type_or(const ModuleState &state, const char *function, PyObject *dtype, ElementType otherwise,
+                     ElementType *type) noexcept {
+    *type = otherwise;
+    return !is_given(dtype) || parse_dtype(state, function, dtype, type);
+}
+
+PyRef from_host(const ModuleState &state, const char *function, Operand &source, PyObject *dtype,
+                MemoryOrder order, const Options &options) noexcept {
+    ElementType type;
+    if (!element_type_or(state, function, dtype, source.type(), &type)) return {};
+    const TensorView &view = source.view();
+    HeldStream stream;
+    std::int64_t strides[kMaxDims];
+    if (!view.immediate) strides_in_order(view, order, strides);
+    PyRef array =
+        make(state, function, Shape(view.immediate ? 0 : view.ndim, view.shape), strides, type, options, &stream);
+    if (!array || !source.check_unchanged(function)) return {};  // the options may have run code
+    Access destination;
+    access_of(array_of(array.get()), &destination);
+    return copy_into(state, function, source.access(), destination, stream) ? std::move(array) : PyRef();
+}
+
+namespace {
+
+// An array filled with a number; null: not filled.
+PyRef make_filled(PyObject *module, const char *function, const Shape &shape, ElementType type, PyObject *number,
+                  const Options &options) noexcept {
+    const ModuleState &state = state_of(module);
+    Immediate value{};
+    ElementType own = type;
+    if (number != nullptr && !element_from(function, number, type, true, &own, &value)) return {};
+    HeldStream stream;
+    PyRef array = make(state, function, shape, nullptr, type, options, &stream);
+    if (!array || number == nullptr) return array;
+    return fill_with(state, function, array_of(array.get()), value, own, stream) ? std::move(array) : PyRef();
+}
+
+// empty, zeros, ones: f(shape, dtype=float64, *, memory, device, stream).
+PyObject *make_by_shape(PyObject *module, const char *function, long number, PyObject *args,
+                        PyObject *keywords) noexcept {
+    static const char *const names[] = {"shape", "dtype", "memory", "device", "stream", nullptr};
+    PyObject *lengths = nullptr;
+    Options options;
+    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|O$OOO", const_cast<char **>(names), &lengths,
+                                    &options.dtype, &options.memory, &options.device, &options.stream) == 0)
+        return nullptr;
+    Shape shape;
+    ElementType type;
+    if (!ready(module, function) || !parse_shape(function, lengths, &shape) ||
+        !element_type_or(state_of(module), function, options.dtype, ElementType::float64, &type))
+        return nullptr;
+    const PyRef value = number < 0 ? PyRef() : PyRef::steal(PyLong_FromLong(number));
+    return make_filled(module, function, shape, type, value.get(), options).release();
+}
+
+PyObject *empty_method(PyObject *module, PyObject *args, PyObject *keywords) {
+    return make_by_shape(module, "empty", -1, args, keywords);
+}
+PyObject *zeros_method(PyObject *module, PyObject *args, PyObject *keywords) {
+    return make_by_shape(module, "zeros", 0, args, keywords);
+}
+PyObject *ones_method(PyObject *module, PyObject *args, PyObject *keywords) {
+    return make_by_shape(module, "ones", 1, args, keywords);
+}
+
+// The element type that NumPy gives a number.
+bool type_of_number(const ModuleState &state, const char *function, PyObject *number, ElementType *type) noexcept {
+    if (is_number(number)) {
+        *type = weak_type(weak_of(number));
+        int overflow = 0;
+        if (*type == ElementType::int64) PyLong_AsLongLongAndOverflow(number, &overflow);
+        if (overflow > 0) *type = ElementType::uint64;  // which element_from checks
+        return true;
+    }
+    if (is_array(state, number)) {
+        *type = array_of(number)->type;
+        return true;
+    }
+    const PyRef array = PyRef::steal(PyArray_FromAny(number, nullptr, 0, 0, 0, nullptr));
+    if (!array) return false;
+    if (element_type_of(state, PyArray_DESCR(as_array(array)), type)) return true;
+    PyErr_Format(PyExc_TypeError, "%s: %R is no number of a supported element type: %s", function, number,
+                 all_element_types());
+    return false;
+}
+
+PyObject *full_method(PyObject *module, PyObject *args, PyObject *keywords) {
+    static const char *const names[] = {"shape", "fill_value", "dtype", "memory", "device", "stream", nullptr};
+    PyObject *lengths = nullptr;
+    PyObject *value = nullptr;
+    Options options;
+    if (PyArg_ParseTupleAndKeywords(args, keywords, "OO|O$OOO:full", const_cast<char **>(names), &lengths, &value,
+                                    &options.dtype, &options.memory, &options.device, &options.stream) == 0)
+        return nullptr;
+    const ModuleState &state = state_of(module);
+    Shape shape;
+    ElementType type;
+    if (!ready(module, "full") || !parse_shape("full", lengths, &shape)) return nullptr;
+    if (is_given(options.dtype) ? !parse_dtype(state, "full", options.dtype, &type)
+                                : !type_of_number(state, "full", value, &type))
+        return nullptr;
+    return make_filled(module, "full", shape, type, value, options).release();
+}
+
+// The shape and the element type of what a `_like` form is like, and where it is.
+bool read_like(const ModuleState &state, const char *function, PyObject *object, Shape *shape, ElementType *type,
+               Options *options, PyRef *memory, PyRef *device) noexcept {
+    Operand operand;
+    if (!operand.read_memory({state, function, "a"}, object, false)) return false;
+    const TensorView &view = operand.view();
+    *shape = Shape(view.immediate ? 0 : view.ndim, view.shape);
+    if (!element_type_or(state, function, options->dtype, view.type, type)) return false;
+    if (!is_array(state, object)) return true;
+    if (!is_given(options->memory)) {
+        *memory = PyRef::steal(PyUnicode_FromString(name_of(array_of(object)->kind())));
+        options->memory = memory->get();
+    }
+    if (!is_given(options->device) && !is_given(options->stream)) {
+        *device = make_device(state, array_of(object)->device());
+        options->device = device->get();
+        if (!*device) return false;
+    }
+    return options->memory != nullptr;
+}
+
+PyObject *make_like(PyObject *module, const char *function, PyObject *object, PyObject *value, long number,
+                    Options options) noexcept {
+    Shape shape;
+    ElementType type;
+    PyRef memory;
+    PyRef device;
+    if (!ready(module, function) ||
+        !read_like(state_of(module), function, object, &shape, &type, &options, &memory, &device))
+        return nullptr;
+    const PyRef own = value != nullptr ? PyRef::borrow(value)
+                      : number < 0     ? PyRef()
+                                       : PyRef::steal(PyLong_FromLong(number));
+    return make_filled(module, function, shape, type, own.get(), options).release();
+}
+
+PyObject *make_like_by_keywords(PyObject *module, const char *function, long number, PyObject *args,
+                                PyObject *keywords) noexcept {
+    static const char *const names[] = {"a", "dtype", "memory", "device", "stream", nullptr};
+    PyObject *object = nullptr;
+    Options options;
+    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|O$OOO", const_cast<char **>(names), &object, &options.dtype,
+                                    &options.memory, &options.device, &options.stream) == 0)
+        return nullptr;
+    return make_like(module, function, object, nullptr, number, options);
+}
+
+PyObject *empty_like_method(PyObject *module, PyObject *args, PyObject *keywords) {
+    return make_like_by_keywords(module, "empty_like", -1, args, keywords);
+}
+PyObject *zeros_like_method(PyObject *module, PyObject *args, PyObject *keywords) {
+    return make_like_by_keywords(module, "zeros_like", 0, args, keywords);
+}
+PyObject *ones_like_method(PyObject *module, PyObject *args, PyObject *keywords) {
+    return make_like_by_keywords(module, "ones_like", 1, args, keywords);
+}
+
+PyObject *full_like_method(PyObject *module, PyObject *args, PyObject *keywords) {
+    static const char *const names[] = {"a", "fill_value", "dtype", "memory", "device", "stream", nullptr};
+    PyObject *object = nullptr;
+    PyObject *value = nullptr;
+    Options options;
+    if (PyArg_ParseTupleAndKeywords(args, keywords, "OO|O$OOO:full_like", const_cast<char **>(names), &object,
+                                    &value, &options.dtype, &options.memory, &options.device,
+                                    &options.stream) == 0)
+        return nullptr;
+    return make_like(module, "full_like", object, value, -1, options);
+}
+
+// arange, linspace, eye: NumPy makes the numbers, which are then copied. bfloat16 is made of float32.
+PyObject *make_by_numpy(PyObject *module, const char *function, PyObject *args, PyObject *options_of_numpy,
+                        const Options &options) noexcept {
+    const ModuleState &state = state_of(module);
+    if (!ready(module, function)) return nullptr;
+    ElementType type;
+    if (is_given(options.dtype)) {
+        if (!parse_dtype(state, function, options.dtype, &type)) return nullptr;
+        const PyRef dtype = numpy_dtype(state, type == ElementType::bfloat16 ? ElementType::float32 : type);
+        if (!dtype || PyDict_SetItemString(options_of_numpy, "dtype", dtype.get()) != 0) return nullptr;
+    }
+    const PyRef maker = PyRef::steal(PyObject_GetAttrString(state.numpy, function));
+    const PyRef numbers = maker ? PyRef::steal(PyObject_Call(maker.get(), args, options_of_numpy)) : PyRef();
+    Operand source;
+    if (!numbers || !source.read_memory({state, function, "the numbers"}, numbers.get(), false)) return nullptr;
+    return from_host(state, function, source, options.dtype, MemoryOrder::c, options).release();
+}
+
+// Takes our own keywords out of a call that NumPy reads otherwise.
+bool split_options(PyObject *keywords, PyObject *rest, Options *options) noexcept {
+    if (keywords != nullptr && PyDict_Update(rest, keywords) != 0) return false;
+    const auto take = [&](const char *name, PyObject **value) {
+        const PyRef key = PyRef::steal(PyUnicode_FromString(name));
+        if (!key) return false;
+        *value = PyDict_GetItemWithError(rest, key.get());  // borrowed from `keywords` too
+        return *value == nullptr ? PyErr_Occurred() == nullptr : PyDict_DelItem(rest, key.get()) == 0;
+    };
+    return take("dtype", &options->dtype) && take("memory", &options->memory) &&
+           take("device", &options->device) && take("stream", &options->stream);
+}
+
+// What is left of the keywords must be among `known`, which ends in null.
+bool check_keywords(const char *function, PyObject *rest, const char *const *known) noexcept {
+    PyObject *key = nullptr;
+    PyObject *value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(rest, &at, &key, &value) != 0;) {
+        bool is_known = false;
+        for (const char *const *name = known; *name != nullptr; ++name)
+            is_known = is_known || PyUnicode_CompareWithASCIIString(key, *name) == 0;
+        if (is_known) continue;
+        PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument %R", function, key);
+        return false;
+    }
+    return true;
+}
+
+PyObject *make_by_numpy(PyObject *module, const char *function, const char *const *known, PyObject *args,
+                        PyObject *keywords) noexcept {
+    const PyRef rest = PyRef::steal(PyDict_New());
+    Options options;
+    if (!rest || !split_options(keywords, rest.get(), &options) || !check_keywords(function, rest.get(), known))
+        return nullptr;
+    return make_by_numpy(module, function, args, rest.get(), options);
+}
+
+PyObject *arange_method(PyObject *module, PyObject *args, PyObject *keywords) {
+    static const char *const known[] = {"start", "stop", "step", nullptr};
+    return make_by_numpy(module, "arange", known, args, keywords);
+}
+PyObject *linspace_method(PyObject *module, PyObject *args, PyObject *keywords) {
+    static const char *const known[] = {"start", "stop", "num", "endpoint", nullptr};
+    return make_by_numpy(module, "linspace", known, args, keywords);
+}
+PyObject *eye_method(PyObject *module, PyObject *args, PyObject *keywords) {
+    static const char *const known[] = {"N", "M", "k", nullptr};
+    return make_by_numpy(module, "eye", known, args, keywords);
+}
+
+#define CUKERN_SHAPE_TEXT "shape : int or tuple of int\n"
+#define CUKERN_DTYPE_TEXT "dtype : optional\n    float64 by default.\n"
+#define CUKERN_LIKE_TEXT "a : Array, or another library's array\ndtype : optional\n    That of `a` by default.\n"
+
+}  // namespace
+
+PyMethodDef kCreationMethods[] = {
+    {"empty", as_method(empty_method), METH_VARARGS | METH_KEYWORDS,
+     CUKERN_NEW_DOC("empty(shape, dtype=None, *, memory=None, device=None, stream=None)",
+                    "Return an array whose elements are not set.", CUKERN_SHAPE_TEXT CUKERN_DTYPE_TEXT,
+                    ">>> cukern.empty((2, 3), 'float32').nbytes\n24")},
+    {"zeros", as_method(zeros_method), METH_VARARGS | METH_KEYWORDS,
+     CUKERN_NEW_DOC("zeros(shape, dtype=None, *, memory=None, device=None, stream=None)",
+                    "Return an array of zeros.", CUKERN_SHAPE_TEXT CUKERN_DTYPE_TEXT,
+                    ">>> cukern.zeros(2)\nArray([0., 0.])")},
+    {"ones", as_method(ones_method), METH_VARARGS | METH_KEYWORDS,
+     CUKERN_NEW_DOC("ones(shape, dtype=None, *, memory=None, device=None, stream=None)",
+                    "Return an array of ones.", CUKERN_SHAPE_TEXT CUKERN_DTYPE_TEXT,
+                    ">>> cukern.ones(2, 'int8')\nArray([1, 1], dtype=int8)")},
+    {"full", as_method(full_method), METH_VARARGS | METH_KEYWORDS,
+     CUKERN_NEW_DOC("full(shape, fill_value, dtype=None, *, memory=None, device=None, stream=None)",
+                    "Return an array of one number.",
+                    CUKERN_SHAPE_TEXT
+                    "fill_value : number\ndtype : optional\n    That of the number by default.\n",
+                    ">>> cukern.full(2, 7)\nArray([7, 7])")},
+    {"empty_like", as_method(empty_like_method), METH_VARARGS | METH_KEYWORDS,
+     CUKERN_NEW_DOC("empty_like(a, dtype=None, *, memory=None, device=None, stream=None)",
+                    "Return an array of the shape of another one, whose elements are not set.", CUKERN_LIKE_TEXT,
+                    ">>> cukern.empty_like(cukern.ones((2, 3))).shape\n(2, 3)")},
+    {"zeros_like", as_method(zeros_like_method), METH_VARARGS | METH_KEYWORDS,
+     CUKERN_NEW_DOC("zeros_like(a, dtype=None, *, memory=None, device=None, stream=None)",
+                    "Return an array of zeros of the shape of another one.", CUKERN_LIKE_TEXT,
+                    ">>> cukern.zeros_like(cukern.ones(2))\nArray([0., 0.])")},
+    {"ones_like", as_method(ones_like_method), METH_VARARGS | METH_KEYWORDS,
+     CUKERN_NEW_DOC("ones_like(a, dtype=None, *, memory=None, device=None, stream=None)",
+                    "Return an array of ones of the shape of another one.", CUKERN_LIKE_TEXT,
+                    ">>> cukern.ones_like(cukern.zeros(2))\nArray([1., 1.])")},
+    {"full_like", as_method(full_like_method), METH_VARARGS | METH_KEYWORDS,
+     CUKERN_NEW_DOC("full_like(a, fill_value, dtype=None, *, memory=None, device=None, stream=None)",
+                    "Return an array of one number of the shape of another one.",
+                    CUKERN_LIKE_TEXT "fill_value : number\n",
+                    ">>> cukern.full_like(cukern.zeros(2), 7)\nArray([7., 7.])")},
+    {"arange", as_method(arange_method), METH_VARARGS | METH_KEYWORDS,
+     CUKERN_NEW_DOC("arange(start, /, stop=None, step=1, *, dtype=None, memory=None, device=None, stream=None)",
+                    "Return evenly spaced numbers of a half-open interval; they are made by numpy.arange.",
+                    "start, stop, step : number\n    As in numpy.arange.\ndtype : optional\n",
+                    ">>> cukern.arange(3)\nArray([0, 1, 2])")},
+    {"linspace", as_method(linspace_method), METH_VARARGS | METH_KEYWORDS,
+     CUKERN_NEW_DOC(
+         "linspace(start, stop, /, num=50, *, endpoint=True, dtype=None, memory=None, device=None, stream=None)",
+         "Return evenly spaced numbers of an interval; they are made by numpy.linspace.",
+         "start, stop, num, endpoint\n    As in numpy.linspace.\ndtype : optional\n",
+         ">>> cukern.linspace(0, 1, 3)\nArray([0. , 0.5, 1. ])")},
+    {"eye", as_method(eye_method), METH_VARARGS | METH_KEYWORDS,
+     CUKERN_NEW_DOC("eye(N, M=None, k=0, *, dtype=None, memory=None, device=None, stream=None)",
+                    "Return a matrix with ones on a diagonal; it is made by numpy.eye.",
+                    "n, m : int\n    Rows and columns; `m` is `n` by default.\nk : int\n    Which "
+                    "diagonal.\ndtype : optional\n",
+                    ">>> cukern.eye(2)\nArray([[1., 0.],\n       [0., 1.]])")},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace cukern::py

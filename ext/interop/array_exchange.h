@@ -1,0 +1,34 @@
+// Arrays lent to other libraries, and theirs as Arrays.
+#pragma once
+
+#include "array/array.h"
+#include "interop/frameworks.h"
+
+namespace cukern::py {
+
+// An Array over another library's memory. `keeper` is released when the memory is not used any more, `base` is
+// what the array names as its base, or null.
+PyRef adopt_array(const Place &place, const ForeignArray &foreign, PyObject *keeper, PyObject *base) noexcept;
+
+// Another library's array as an Array that shares its memory, which a device reaches. `stream` may be null.
+PyRef shared_array(const ModuleState &state, const char *function, PyObject *object, PyObject *stream) noexcept;
+
+// Where an Array is, as DLPack names it.
+dlpack::Device device_of(const Array *array) noexcept;
+
+// An Array's memory as a tensor that keeps the Array alive; null with an exception set.
+dlpack::ManagedTensorVersioned *lend_versioned(Array *array, const dlpack::Device &device, bool is_copy) noexcept;
+
+// A tensor in a capsule, which deletes it unless a consumer takes it over. Null with an exception set: the tensor
+// is deleted then.
+PyRef in_versioned_capsule(dlpack::ManagedTensorVersioned *managed) noexcept;
+
+// The Array that lends a tensor with this deleter, or null where the tensor is not one of ours.
+PyObject *lender_of(const dlpack::ManagedTensorVersioned &managed) noexcept;
+PyObject *lender_of(const dlpack::ManagedTensor &managed) noexcept;
+
+// Sets DLPack's C exchange API on the type Array; withdrawn when the module goes.
+bool offer_exchange(ModuleState &state) noexcept;
+void withdraw_exchange(const ModuleState &state) noexcept;
+
+}  // namespace cukern::py

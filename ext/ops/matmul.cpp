@@ -1,0 +1,234 @@
+// matmul, matmul_tiled and matmul_cublas: parse, view, check, launch, return.
+#include "base/python.h"
+
+#include "base/backend.h"
+#include "base/errors.h"
+#include "base/methods.h"
+#include "call/arguments.h"
+#include "call/result.h"
+#include "ops/operations.h"
+#include "types/element_types.h"
+#include "view/shapes.h"
+
+#include "cukern/operations.h"
+#include "cukern/overlap.h"
+
+namespace cukern::py {
+namespace {
+
+const char *function_name(MatmulAlgorithm algorithm) noexcept {
+    switch (algorithm) {
+        case MatmulAlgorithm::automatic: return "matmul";
+        case MatmulAlgorithm::tiled: return "matmul_tiled";
+        case MatmulAlgorithm::cublas: return "matmul_cublas";
+    }
+    return "matmul";
+}
+
+bool check_dimensions(const char *function, const char *argument, const TensorView &view) noexcept {
+    if (view.ndim == 1 || view.ndim == 2) return true;
+    PyErr_Format(PyExc_ValueError, "%s: %s has %d dimensions; 1 and 2 are supported", function, argument,
+                 view.ndim);
+    return false;
+}
+
+// NumPy's rules: a vector on the left is a row, one on the right a column, and that dimension leaves the result.
+bool result_shape(const char *function, const TensorView &a, const TensorView &b, Shape *shape) noexcept {
+    if (!check_dimensions(function, "a", a) || !check_dimensions(function, "b", b)) return false;
+    if (a.shape[a.ndim - 1] != b.shape[0]) {
+        const PyRef sa = shape_text(a.ndim, a.shape);
+        const PyRef sb = shape_text(b.ndim, b.shape);
+        if (sa && sb)
+            PyErr_Format(PyExc_ValueError, "%s: inner dimensions must match: a is %U, b is %U", function, sa.get(),
+                         sb.get());
+        return false;
+    }
+    if (a.ndim == 2) shape->lengths[shape->ndim++] = a.shape[0];
+    if (b.ndim == 2) shape->lengths[shape->ndim++] = b.shape[1];
+    return true;
+}
+
+TensorView as_rows(const TensorView &view, bool row) noexcept {
+    TensorView matrix = view;
+    if (view.ndim == 2) return matrix;
+    matrix.ndim = 2;
+    matrix.shape[row ? 1 : 0] = view.shape[0];
+    matrix.strides[row ? 1 : 0] = view.strides[0];
+    matrix.shape[row ? 0 : 1] = 1;
+    matrix.strides[row ? 0 : 1] = 0;
+    return matrix;
+}
+
+// The result as a matrix (m, n): of the dimensions that left it, with a length of 1.
+TensorView as_matrix(const TensorView &view, std::int64_t m, std::int64_t n, bool has_rows,
+                     bool has_columns) noexcept {
+    TensorView matrix = view;
+    matrix.ndim = 2;
+    matrix.shape[0] = m;
+    matrix.shape[1] = n;
+    matrix.strides[1] = has_columns ? view.strides[view.ndim - 1] : 1;
+    matrix.strides[0] = has_rows ? view.strides[0] : n;
+    return matrix;
+}
+
+// On the host back-end the product is NumPy's, that is its BLAS's, without its warnings.
+bool multiply_with_numpy(const ModuleState &state, const Operand &a, const Operand &b, PyObject *out) noexcept {
+    const PyRef x = a.ndarray();
+    if (!x) return false;
+    const PyRef y = b.ndarray();
+    if (!y) return false;
+    const PyRef quiet = PyRef::steal(PyObject_CallFunctionObjArgs(state.quiet, nullptr));
+    if (!quiet) return false;
+    const PyRef entered = PyRef::steal(PyObject_CallMethod(quiet.get(), "__enter__", nullptr));
+    if (!entered) return false;
+    const PyRef product =
+        PyRef::steal(PyObject_CallFunctionObjArgs(state.numpy_matmul, x.get(), y.get(), out, nullptr));
+    const HeldError held;
+    const PyRef left =
+        PyRef::steal(PyObject_CallMethod(quiet.get(), "__exit__", "OOO", Py_None, Py_None, Py_None));
+    return product && left;
+}
+
+Status copy_result(const TensorView &from, const TensorView &to) noexcept {
+    ElementwiseCall copy;
+    copy.op = Op::copy;
+    copy.inputs[0] = &from;
+    copy.out = &to;
+    const GilRelease released;
+    return elementwise(copy, Execution{});
+}
+
+// NumPy's product is quick only into an output of its own type in C order; any other is filled from a temporary.
+bool product_on_host(PyObject *module, const char *function, const Operand &a, const Operand &b,
+                     const Shape &shape, ElementType type, Result &result) noexcept {
+    const ModuleState &state = state_of(module);
+    const PyRef out = result.ndarray();
+    if (!out) return false;
+    if (PyArray_ISCARRAY(as_array(out)) && result.view().type == type)
+        return multiply_with_numpy(state, a, b, out.get());
+    npy_intp lengths[2] = {};
+    for (int i = 0; i < shape.ndim; ++i) lengths[i] = shape.lengths[i];
+    const PyRef product = PyRef::steal(
+        PyArray_New(&PyArray_Type, shape.ndim, lengths, numpy_type_of(type), nullptr, nullptr, 0, 0, nullptr));
+    if (!product || !multiply_with_numpy(state, a, b, product.get())) return false;
+    Operand from;
+    if (!from.read_memory({state, function, "the product"}, product.get(), false)) return false;
+    if (const Status status = copy_result(from.view(), result.view()); status != CUKERN_OK) {
+        raise_status(state, function, status);
+        return false;
+    }
+    return true;
+}
+
+}  // namespace
+
+PyObject *run_matmul(PyObject *module, const char *function, MatmulAlgorithm algorithm, PyObject *first,
+                     PyObject *second, PyObject *out, PyObject *given_stream) noexcept {
+    const ModuleState &state = state_of(module);
+    const Request request{state, function, out, given_stream};
+    Backend backend;
+    Reading reading;
+    if (!ensure_backend(state_of(module), function, &backend) || !consumer_of(request, reading)) return nullptr;
+
+    Operand a;
+    Operand b;
+    if (!a.read({state, function, "a"}, first, reading) || !b.read({state, function, "b"}, second, reading))
+        return nullptr;
+    if (!a.check_type(function, has_product(a.type())) || !b.check_type(function, has_product(b.type())))
+        return nullptr;
+    Shape shape;
+    if (!result_shape(function, a.view(), b.view(), &shape)) return nullptr;
+    const ElementType type = promote(a.type(), b.type());
+    if (algorithm == MatmulAlgorithm::cublas && !is_floating(type)) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s: element type %s is not supported; supported are float32, float64 (matmul "
+                     "takes integers too)",
+                     function, name_of(type));
+        return nullptr;
+    }
+    Operand *const operands[] = {&a, &b};
+    Result result;
+    if (!result.prepare(request, shape, type, operands, 2, Overlap::none_allowed, reading)) return nullptr;
+    if (backend == Backend::host && algorithm != MatmulAlgorithm::tiled)
+        return result.perform_in_python(
+            request, operands, 2, [&] { return product_on_host(module, function, a, b, shape, type, result); });
+
+    const TensorView x = as_rows(a.view(), true);
+    const TensorView y = as_rows(b.view(), false);
+    const TensorView z = as_matrix(result.view(), x.shape[0], y.shape[1], a.view().ndim == 2, b.view().ndim == 2);
+    MatmulCall call;
+    call.algorithm = algorithm;
+    call.compute = type;
+    call.inputs[0] = &x;
+    call.inputs[1] = &y;
+    call.out = &z;
+    if (algorithm == MatmulAlgorithm::cublas || (algorithm == MatmulAlgorithm::automatic && prefers_cublas(call)))
+        if (!seek_cublas(module)) return nullptr;
+    return result.perform(request, backend, operands, 2,
+                          [&](const Execution &where) { return matmul(call, where); });
+}
+
+namespace {
+
+PyObject *call_matmul(MatmulAlgorithm algorithm, PyObject *module, PyObject *const *values, Py_ssize_t count,
+                      PyObject *names) noexcept {
+    Arguments arguments;
+    const char *const function = function_name(algorithm);
+    if (!parse_arguments(state_of(module), function, 2, values, count, names, &arguments)) return nullptr;
+    return run_matmul(module, function, algorithm, arguments.positional[0], arguments.positional[1], arguments.out,
+                      arguments.stream);
+}
+
+template <MatmulAlgorithm algorithm>
+PyObject *method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    return call_matmul(algorithm, module, values, count, names);
+}
+
+}  // namespace
+
+#define CUKERN_MATMUL_DOC(name, summary, types, errors)                                                       \
+    name "(a, b, /, *, out=None, stream=None)\n--\n\n" summary                                                \
+         "\n\nParameters\n----------\n"                                                                       \
+         "a, b : Array, ndarray, another library's array, or buffer\n"                                        \
+         "    Of one or two dimensions, with any strides; a's last length is b's first. Element types:\n"     \
+         "    " types                                                                                         \
+         ".\n"                                                                                                \
+         "out : array of any kind, or writable buffer, optional\n"                                            \
+         "    Takes the result, and is returned. It shares no memory with `a` or `b`.\n"                      \
+         "\nReturns\n-------\n"                                                                               \
+         "array of the kind of `a`, or `out`\n"                                                               \
+         "    (m, k) with (k, n) gives (m, n); a vector's dimension leaves the result, so that two of them\n" \
+         "    give shape (). The element type is the promoted type of the operands.\n"                        \
+         "\nRaises\n------\n"                                                                                 \
+         "TypeError\n    An operand is no array, or of another element type.\n"                               \
+         "ValueError\n    Inner dimensions differ; more than two dimensions; `out` has another shape, is\n"   \
+         "    read-only, or overlaps an operand.\n" errors                                                    \
+         "CudaError\n    A call of CUDA or cuBLAS failed.\n"                                                  \
+         "\nExamples\n--------\n"                                                                             \
+         ">>> import numpy, cukern\n"                                                                         \
+         ">>> a = numpy.ones((2, 3), numpy.float32)\n"                                                        \
+         ">>> cukern." name                                                                                   \
+         "(a, a.T)\n"                                                                                         \
+         "array([[3., 3.],\n"                                                                                 \
+         "       [3., 3.]], dtype=float32)\n"
+
+PyMethodDef kMatmulMethods[] = {
+    {"matmul", as_method(method<MatmulAlgorithm::automatic>), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_MATMUL_DOC("matmul",
+                       "Multiply two matrices, by the faster of `matmul_cublas` and `matmul_tiled`.\n\n"
+                       "float32 is computed in full precision, without TF32. On the host back-end this is\n"
+                       "NumPy's product.",
+                       "float32, float64, int32, int64", "")},
+    {"matmul_tiled", as_method(method<MatmulAlgorithm::tiled>), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_MATMUL_DOC("matmul_tiled", "Multiply two matrices with cukern's own shared-memory kernel.",
+                       "float32, float64, int32, int64", "")},
+    {"matmul_cublas", as_method(method<MatmulAlgorithm::cublas>), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_MATMUL_DOC("matmul_cublas",
+                       "Multiply two matrices with cuBLAS, in full precision (no TF32).\n\n"
+                       "On the host back-end it computes as `matmul` does.",
+                       "float32, float64",
+                       "RuntimeError\n    cuBLAS was not found; the message says what was tried.\n")},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace cukern::py

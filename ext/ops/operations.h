@@ -1,0 +1,28 @@
+// The operations, for the module's functions, Array's operators and each other; `out` and `stream` may be null.
+#pragma once
+
+#include "base/module_state.h"
+
+#include "cukern/operations.h"
+
+namespace cukern::py {
+
+PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *other, PyObject *out,
+                          PyObject *given_stream) noexcept;
+// A copy of the same kind in another element type; `function` is for messages.
+PyObject *run_cast(ModuleState &state, const char *function, PyObject *object, ElementType type, PyObject *out,
+                   PyObject *given_stream) noexcept;
+// What a reduction is asked for besides its operand; null or None where it is not given.
+struct ReductionOptions {
+    PyObject *axis = nullptr;
+    PyObject *dtype = nullptr;
+    int keepdims = 0;
+    PyObject *out = nullptr;
+    PyObject *stream = nullptr;
+};
+PyObject *run_reduction(ModuleState &state, Op op, PyObject *object, const ReductionOptions &given) noexcept;
+// `function` is for messages.
+PyObject *run_matmul(PyObject *module, const char *function, MatmulAlgorithm algorithm, PyObject *first,
+                     PyObject *second, PyObject *out, PyObject *given_stream) noexcept;
+
+}  // namespace cukern::py

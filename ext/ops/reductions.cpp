@@ -1,0 +1,238 @@
+// Reductions: parse, view, check, launch, return.
+#include "base/python.h"
+
+#include "array/array.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/backend.h"
+#include "base/methods.h"
+#include "call/arguments.h"
+#include "call/result.h"
+#include "ops/operations.h"
+#include "types/element_types.h"
+#include "view/shapes.h"
+
+#include "cukern/operations.h"
+#include "cukern/overlap.h"
+
+namespace cukern::py {
+namespace {
+
+// Which dimensions leave, and the shape of what is left: with them of length 1, and without.
+struct Plan {
+    bool reduced[kMaxDims] = {};
+    std::int64_t count = 1;  // of the elements of one result
+    Shape shape;
+    Shape kept;
+};
+
+bool make_plan(const ModuleState &state, const char *function, Op op, const TensorView &view,
+               const ReductionOptions &given, Plan *plan) noexcept {
+    if (is_given(given.axis)) {
+        int axes[kMaxDims];
+        int count = 0;
+        if (!parse_axes(state, function, given.axis, view.ndim, axes, &count)) return false;
+        if (info(op).rule == ResultRule::index && (count != 1 || PyTuple_Check(given.axis) != 0)) {
+            PyErr_Format(PyExc_TypeError, "%s: axis is %R; expected one int or None", function, given.axis);
+            return false;
+        }
+        for (int i = 0; i < count; ++i) plan->reduced[axes[i]] = true;
+    } else {
+        for (int d = 0; d < view.ndim; ++d) plan->reduced[d] = true;
+    }
+    for (int d = 0; d < view.ndim; ++d) {
+        if (plan->reduced[d]) {
+            plan->count *= view.shape[d];
+            if (given.keepdims != 0) plan->shape.lengths[plan->shape.ndim++] = 1;
+        } else {
+            plan->shape.lengths[plan->shape.ndim++] = view.shape[d];
+            plan->kept.lengths[plan->kept.ndim++] = view.shape[d];
+        }
+    }
+    if (plan->count != 0 || has_identity(op)) return true;
+    PyErr_Format(PyExc_ValueError, "%s: there are no elements, of which there is no %s", function,
+                 info(op).rule == ResultRule::index ? "index" : function);
+    return false;
+}
+
+// The type that is computed in: that of the table, or the one asked for.
+bool find_type(const ModuleState &state, Op op, ElementType type, PyObject *dtype, ElementType *compute) noexcept {
+    *compute = compute_type(op, type, type);
+    if (!is_given(dtype)) return true;
+    if (!parse_dtype(state, info(op).name, dtype, compute)) return false;
+    const char kind = kind_of(*compute);
+    if (op != Op::mean || kind == 'f' || kind == 'c') return true;
+    PyErr_Format(PyExc_TypeError, "mean: dtype is %s; a mean is of a floating or complex type", name_of(*compute));
+    return false;
+}
+
+// As in NumPy: a sum of bool is whether any element holds, a product whether all do.
+bool find_logical(const ModuleState &state, Op *op, ReductionOptions *given) noexcept {
+    if ((*op != Op::sum && *op != Op::prod) || !is_given(given->dtype)) return true;
+    ElementType type;
+    if (!parse_dtype(state, info(*op).name, given->dtype, &type)) return false;
+    if (type != ElementType::bool_) return true;
+    *op = *op == Op::sum ? Op::any : Op::all;
+    given->dtype = nullptr;
+    return true;
+}
+
+// The result without the dimensions of length 1 that `keepdims` has left.
+TensorView kept_view(const TensorView &view, const Plan &plan, bool keepdims) noexcept {
+    TensorView kept = view;
+    if (!keepdims) return kept;
+    kept.ndim = 0;
+    for (int d = 0; d < view.ndim; ++d) {
+        if (plan.reduced[d]) continue;
+        kept.shape[kept.ndim] = view.shape[d];
+        kept.strides[kept.ndim++] = view.strides[d];
+    }
+    return kept;
+}
+
+}  // namespace
+
+PyObject *run_reduction(ModuleState &state, Op op, PyObject *object, const ReductionOptions &asked) noexcept {
+    const char *const function = info(op).name;
+    ReductionOptions given = asked;
+    if (!find_logical(state, &op, &given)) return nullptr;
+    const Request request{state, function, is_given(given.out) ? given.out : nullptr,
+                          is_given(given.stream) ? given.stream : nullptr};
+    Backend backend;
+    Reading reading;
+    if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
+    Operand a;
+    if (!a.read({state, function, "a"}, object, reading)) return nullptr;
+    reading.ran_code = reading.ran_code || may_run_code(given.axis) || may_run_code(given.dtype);
+    const ElementType type = a.weak() == Weak::none ? a.type() : weak_type(a.weak());
+    ElementType compute;
+    Plan plan;
+    if (!a.resolve(type) || !make_plan(state, function, op, a.view(), given, &plan) ||
+        !find_type(state, op, type, given.dtype, &compute))
+        return nullptr;
+    Operand *const operands[] = {&a};
+    Result result;
+    if (!result.prepare(request, plan.shape, result_type(op, compute), operands, 1, Overlap::none_allowed,
+                        reading))
+        return nullptr;
+
+    const TensorView out = kept_view(result.view(), plan, given.keepdims != 0);
+    ReduceCall call;
+    call.op = op;
+    call.compute = compute;
+    call.inputs[0] = &a.view();
+    std::copy_n(plan.reduced, kMaxDims, call.reduced);
+    call.out = &out;
+    return result.perform(request, backend, operands, 1,
+                          [&](const Execution &where) { return reduce(call, where); });
+}
+
+namespace {
+
+// --- parsing ---
+
+// Of a function, whose first argument is the array, or of a method.
+bool parse(PyObject *args, PyObject *keywords, const char *format, bool has_dtype, PyObject **object,
+           ReductionOptions *given) noexcept {
+    static const char *const with_dtype[] = {"", "axis", "dtype", "keepdims", "out", "stream", nullptr};
+    static const char *const without[] = {"", "axis", "keepdims", "out", "stream", nullptr};
+    // A method's array is not among its arguments.
+    const int skipped = object == nullptr ? 1 : 0;
+    auto **names = const_cast<char **>((has_dtype ? with_dtype : without) + skipped);
+    if (object == nullptr)
+        return (has_dtype ? PyArg_ParseTupleAndKeywords(args, keywords, format, names, &given->axis, &given->dtype,
+                                                        &given->keepdims, &given->out, &given->stream)
+                          : PyArg_ParseTupleAndKeywords(args, keywords, format, names, &given->axis,
+                                                        &given->keepdims, &given->out, &given->stream)) != 0;
+    return (has_dtype ? PyArg_ParseTupleAndKeywords(args, keywords, format, names, object, &given->axis,
+                                                    &given->dtype, &given->keepdims, &given->out, &given->stream)
+                      : PyArg_ParseTupleAndKeywords(args, keywords, format, names, object, &given->axis,
+                                                    &given->keepdims, &given->out, &given->stream)) != 0;
+}
+
+constexpr bool takes_dtype(Op op) noexcept { return op == Op::sum || op == Op::prod || op == Op::mean; }
+
+// "O|O$OpOO:sum" and the like.
+struct ParseFormat {
+    char text[32];
+    ParseFormat(Op op, bool is_method) noexcept {
+        std::snprintf(text, sizeof text, "%s|O$%spOO:%s", is_method ? "" : "O", takes_dtype(op) ? "O" : "",
+                      info(op).name);
+    }
+};
+
+template <Op op>
+PyObject *function(PyObject *module, PyObject *args, PyObject *keywords) {
+    static const ParseFormat format(op, false);
+    PyObject *object = nullptr;
+    ReductionOptions given;
+    if (!parse(args, keywords, format.text, takes_dtype(op), &object, &given)) return nullptr;
+    return run_reduction(state_of(module), op, object, given);
+}
+
+}  // namespace
+
+PyObject *reduce_array(Op op, PyObject *self, PyObject *args, PyObject *keywords) noexcept {
+    const ParseFormat format(op, true);
+    ReductionOptions given;
+    if (!parse(args, keywords, format.text, takes_dtype(op), nullptr, &given)) return nullptr;
+    return run_reduction(state_of_type(self), op, self, given);
+}
+
+#define CUKERN_DTYPE_TEXT_summed ", dtype=None"
+#define CUKERN_DTYPE_TEXT_floating ", dtype=None"
+#define CUKERN_DTYPE_TEXT_promoted ""
+#define CUKERN_DTYPE_TEXT_logical ""
+#define CUKERN_DTYPE_TEXT_index ""
+#define CUKERN_DTYPE_DOC_summed "dtype : optional\n    What is computed in and returned.\n"
+#define CUKERN_DTYPE_DOC_floating "dtype : optional\n    What is computed in and returned.\n"
+#define CUKERN_DTYPE_DOC_promoted ""
+#define CUKERN_DTYPE_DOC_logical ""
+#define CUKERN_DTYPE_DOC_index ""
+#define CUKERN_TYPE_TEXT_summed "that of `a`; bool and signed integers give int64, unsigned ones uint64"
+#define CUKERN_TYPE_TEXT_floating "that of `a`; integers and bool give float64"
+#define CUKERN_TYPE_TEXT_promoted "that of `a`"
+#define CUKERN_TYPE_TEXT_logical "bool"
+#define CUKERN_TYPE_TEXT_index "int64"
+
+#define CUKERN_REDUCTION_DOC(id, rule, doc)                                                                       \
+    #id "(a, /, axis=None, *" CUKERN_DTYPE_TEXT_##rule                                                            \
+        ", keepdims=False, out=None, stream=None)\n--\n\n" doc                                                    \
+        "\n\nParameters\n----------\n"                                                                            \
+        "a : Array, ndarray, another library's array, buffer, or number\n    Of any shape and any strides.\n"     \
+        "axis : int or tuple of int, optional\n"                                                                  \
+        "    The dimensions that leave, by default all. An index is of one dimension, or of all elements in C\n"  \
+        "    order.\n" CUKERN_DTYPE_DOC_##rule                                                                    \
+        "keepdims : bool\n"                                                                                       \
+        "    Whether dimensions stay, with length 1.\n"                                                           \
+        "out : array of any kind, or writable buffer, optional\n"                                                 \
+        "    Takes the result, and is returned. It shares no memory with `a`.\n"                                  \
+        "stream : Stream, object with __cuda_stream__, or int, optional\n    Where the work runs.\n"              \
+        "\nReturns\n-------\narray of the kind of `a`, or `out`\n"                                                \
+        "    Of element type " CUKERN_TYPE_TEXT_##rule                                                            \
+        ".\n"                                                                                                     \
+        "\nRaises\n------\n"                                                                                      \
+        "TypeError\n    The operand is no array or number; or `out` cannot take the result's element type.\n"     \
+        "ValueError\n    There is no such dimension; `out` has another shape, or overlaps `a`; or there are no\n" \
+        "    elements, and the reduction has no identity.\n"                                                      \
+        "\nExamples\n--------\n>>> import numpy, cukern\n>>> cukern." #id                                         \
+        "(numpy.ones((2, 3)), axis=0).shape\n(3,)\n"
+
+#define CUKERN_METHOD_binary(id, rule, doc)
+#define CUKERN_METHOD_scalar(id, rule, doc)
+#define CUKERN_METHOD_unary(id, rule, doc)
+#define CUKERN_METHOD_choice(id, rule, doc)
+#define CUKERN_METHOD_axpy(id, rule, doc)
+#define CUKERN_METHOD_reduction(id, rule, doc) \
+    {#id, as_method(function<Op::id>), METH_VARARGS | METH_KEYWORDS, CUKERN_REDUCTION_DOC(id, rule, doc)},
+
+PyMethodDef kReductionMethods[] = {
+#define CUKERN_OP(id, kind, types, rule, doc) CUKERN_METHOD_##kind(id, rule, doc)
+#include "cukern/ops.def"
+#undef CUKERN_OP
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace cukern::py

@@ -1,0 +1,158 @@
+#include "base/python.h"
+
+#include "view/access.h"
+
+#include "base/errors.h"
+
+#include "cukern/transfer.h"
+
+namespace cukern::py {
+namespace {
+
+bool same_stream(const StreamRef &a, const StreamRef &b) noexcept { return a.id == b.id && a.device == b.device; }
+
+void release_holder(void *holder) noexcept { Py_DECREF(static_cast<PyObject *>(holder)); }
+
+bool succeeded(const ModuleState &state, const char *function, Status status) noexcept {
+    return status == CUKERN_OK || raise_failure(state, function, status);
+}
+
+}  // namespace
+
+bool raise_failure(const ModuleState &state, const char *function, Status status) noexcept {
+    raise_status(state, function, status);
+    return false;
+}
+
+namespace {
+
+std::uint64_t g_collections = 0;  // guarded by the GIL
+
+}  // namespace
+
+bool collect_garbage() noexcept {
+    const ErrorRecord cause =
+        last_error();  // no ErrorKeeper: finalizers may go on on another stack, as greenlets do
+    const std::int64_t before = Storage::released();
+    ++g_collections;
+    PyGC_Collect();
+    release_finished();
+    set_last_error(cause);
+    return Storage::released() != before;
+}
+
+void settle_stream(const StreamRef &stream) noexcept {
+    bool capturing = false;
+    const ErrorKeeper cause;
+    const GilRelease released;
+    if (stream_is_capturing(stream, &capturing) == CUKERN_OK && !capturing) stream_synchronize(stream);
+}
+
+std::uint64_t collections() noexcept { return g_collections; }
+
+bool order_foreign(const ModuleState &state, const char *function, const Access &access,
+                   const StreamRef &stream) noexcept {
+    if (!access.has_producer || same_stream(access.producer, stream)) return true;
+    return succeeded(state, function, stream_wait_stream(stream, access.producer));
+}
+
+namespace {
+
+Status note_work(const Access &access, const StreamRef &stream) noexcept {
+    if (access.has_producer) {  // its library reuses memory in its own stream's order
+        if (!same_stream(access.producer, stream)) CUKERN_TRY(stream_wait_stream(access.producer, stream));
+    }
+    if (access.holder == nullptr) return CUKERN_OK;
+    bool capturing = false;
+    CUKERN_TRY(stream_is_capturing(stream, &capturing));
+    if (capturing) return CUKERN_OK;
+    PyRef held = PyRef::borrow(access.holder);
+    CUKERN_TRY(release_after(stream, release_holder, held.get()));
+    (void)held.release();
+    return CUKERN_OK;
+}
+
+}  // namespace
+
+bool note_foreign(const ModuleState &state, const char *function, const Access &access,
+                  const StreamRef &stream) noexcept {
+    const Status status = note_work(access, stream);
+    if (status == CUKERN_OK) return true;
+    raise_status(state, function, status);
+    const GilRelease released;
+    stream_synchronize(stream);  // the memory must outlive work that nothing else waits for
+    return false;
+}
+
+bool wait_for_host(const ModuleState &state, const char *function, Storage *storage, bool write) noexcept {
+    // Another thread may launch more while the GIL is given up; each wait is for what was there before it.
+    bool settled = false;
+    while (!settled) {
+        HostWait wait;
+        Status status = storage->pending(write, &wait);
+        if (wait.empty()) return succeeded(state, function, status);
+        {
+            const GilRelease released;
+            status = wait.wait();
+        }
+        if (status != CUKERN_OK) return succeeded(state, function, status);
+        settled = storage->waited(write, wait);
+    }
+    return true;
+}
+
+bool copy_into(const ModuleState &state, const char *function, const Access &source, const Access &destination,
+               const StreamRef &stream) noexcept {
+    Location from = source.location;
+    Location to = destination.location;
+    // Between the host's own memory and an array's that the host sees too, the host copies.
+    if (!from.reachable && to.reachable && on_host(to.kind) && destination.storage != nullptr) {
+        if (!wait_for_host(state, function, destination.storage, true)) return false;
+        to.reachable = false;
+    } else if (!to.reachable && from.reachable && on_host(from.kind) && source.storage != nullptr) {
+        if (!wait_for_host(state, function, source.storage, false)) return false;
+        from.reachable = false;
+    }
+    if (from.reachable && !order_access(state, function, source, stream, false)) return false;
+    if (to.reachable && !order_access(state, function, destination, stream, true)) return false;
+    Status status = CUKERN_OK;
+    if (from.reachable && to.reachable) {
+        status = transfer(source.view, from, destination.view, to, stream);
+        if (status != CUKERN_OK) settle_stream(stream);  // of several parts some may be under way
+    } else {
+        const GilRelease released;
+        status = transfer(source.view, from, destination.view, to, stream);
+    }
+    if (!succeeded(state, function, status)) return false;
+    if (from.reachable && !note_access(state, function, source, stream, false)) return false;
+    if (to.reachable && !note_access(state, function, destination, stream, true)) return false;
+    return wait_if_exported(state, function, destination);
+}
+
+// A value may have further leading dimensions of length 1, as in NumPy.
+void drop_leading(TensorView &view, int ndim) noexcept {
+    while (!view.immediate && view.ndim > ndim && view.shape[0] == 1) {
+        --view.ndim;
+        for (int i = 0; i < view.ndim; ++i) {
+            view.shape[i] = view.shape[i + 1];
+            view.strides[i] = view.strides[i + 1];
+        }
+    }
+}
+
+bool broadcast_view(const TensorView &view, const Shape &shape, TensorView *out) noexcept {
+    *out = view;
+    if (view.immediate) return true;
+    if (view.ndim > shape.ndim) return false;
+    out->ndim = shape.ndim;
+    const int lead = shape.ndim - view.ndim;
+    for (int i = 0; i < shape.ndim; ++i) {
+        const std::int64_t own = i < lead ? 1 : view.shape[i - lead];
+        if (own != 1 && own != shape.lengths[i]) return false;
+        out->shape[i] = shape.lengths[i];
+        out->strides[i] = own == 1 ? 0 : view.strides[i - lead];
+    }
+    return true;
+}
+
+}  // namespace cukern::py

@@ -1,0 +1,22 @@
+// Shapes and axes as arguments.
+#pragma once
+
+#include "view/access.h"
+
+namespace cukern::py {
+
+// An int or a sequence of ints. Negative lengths are left to the caller.
+bool parse_shape(const char *function, PyObject *object, Shape *shape) noexcept;
+
+// An int or a tuple of ints, from -ndim to ndim - 1, each once; made non-negative. NumPy's AxisError, which is a
+// ValueError and an IndexError, where there is no such dimension.
+bool parse_axes(const ModuleState &state, const char *function, PyObject *object, int ndim, int *axes,
+                int *count) noexcept;
+
+// For methods whose positional arguments are read otherwise.
+bool parse_only_keyword(const char *function, PyObject *keywords, const char *name, PyObject **value) noexcept;
+
+// "(3, 4)", or "(3,)" as Python writes it.
+PyRef shape_text(int ndim, const std::int64_t *shape) noexcept;
+
+}  // namespace cukern::py
