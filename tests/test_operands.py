@@ -6,8 +6,9 @@ import array
 import ctypes
 import decimal
 import mmap
+from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -220,3 +221,40 @@ def test_bytes_of_other_sizes_are_refused(kind: type, size: int) -> None:
     for call in (lambda x: cukern.add(x, 1), cukern.asarray):
         with pytest.raises(TypeError, match=f"a has element type 'B' of {size} bytes"):
             call((kind * 3)())
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: cukern.empty(), r"empty\(\) missing required argument 'shape' \(pos 1\)"),
+        (lambda x: cukern.full(2), r"full\(\) missing required argument 'fill_value' \(pos 2\)"),
+        (lambda x: cukern.empty(dtype="int8"), r"empty\(\) missing required argument 'shape' \(pos 1\)"),
+        (lambda x: cukern.zeros(1, "int8", 3), r"zeros\(\) takes at most 2 positional arguments \(3 given\)"),
+        (lambda x: cukern.ones(1, shape=1), r"ones\(\) got multiple values for argument 'shape'"),
+        (lambda x: cukern.zeros_like(x, order="C"), r"zeros_like\(\) got an unexpected keyword argument 'order'"),
+        (lambda x: cukern.sum(), r"sum\(\) missing required argument 'a' \(pos 1\)"),
+        (lambda x: cukern.sum(a=x), r"sum\(\) got an unexpected keyword argument 'a'"),
+        (lambda x: cukern.max(x, dtype="int8"), r"max\(\) got an unexpected keyword argument 'dtype'"),
+        (lambda x: x.sum(0, 1), r"sum\(\) takes at most 1 positional argument \(2 given\)"),
+        (lambda x: x.sum(0, axis=0), r"sum\(\) got multiple values for argument 'axis'"),
+        (lambda x: x.argmax(a=0), r"argmax\(\) got an unexpected keyword argument 'a'"),
+    ],
+)
+def test_arguments_that_do_not_fit_a_signature(call: Callable[[cukern.Array], Any], message: str) -> None:
+    with pytest.raises(TypeError, match=f"^{message}$"):
+        call(cukern.ones((2, 2)))
+
+
+def test_keywords_whose_text_is_not_interned() -> None:
+    names = ["".join(["sh", "ape"]), "".join(["dt", "ype"])]
+    assert cukern.empty(**dict(zip(names, (3, "int8"), strict=True))).shape == (3,)
+    x = cukern.ones((2, 3))
+    assert x.sum(**{"".join(["ax", "is"]): 0, "".join(["keep", "dims"]): True}).shape == (1, 3)
+    assert x.sum(keepdims=np.bool_(True)).shape == (1, 1)
+    with pytest.raises(ZeroDivisionError):
+        x.sum(keepdims=RaisesOnTruth())
+
+
+class RaisesOnTruth:
+    def __bool__(self) -> bool:
+        raise ZeroDivisionError

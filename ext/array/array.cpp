@@ -332,8 +332,8 @@ PyObject *array_namespace(PyObject *self, PyObject *args, PyObject *keywords) {
 }
 
 template <Op op>
-PyObject *array_reduction(PyObject *self, PyObject *args, PyObject *keywords) {
-    return reduce_array(op, self, args, keywords);
+PyObject *array_reduction(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    return reduce_array(op, self, values, count, names);
 }
 
 }  // namespace
@@ -343,8 +343,8 @@ PyObject *array_reduction(PyObject *self, PyObject *args, PyObject *keywords) {
 #define CUKERN_METHOD_unary(id)
 #define CUKERN_METHOD_choice(id)
 #define CUKERN_METHOD_axpy(id)
-#define CUKERN_METHOD_reduction(id)                                             \
-    {#id, with_keywords(array_reduction<Op::id>), METH_VARARGS | METH_KEYWORDS, \
+#define CUKERN_METHOD_reduction(id)                                              \
+    {#id, with_keywords(array_reduction<Op::id>), METH_FASTCALL | METH_KEYWORDS, \
      #id "(axis=None, **options)\n--\n\n`cukern." #id "` of this array."},
 
 PyMethodDef kArrayMethods[] = {

@@ -173,7 +173,7 @@ PyObject *array_copy(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *array_shallow_copy(PyObject *self, PyObject *);
 PyObject *array_deepcopy(PyObject *self, PyObject *memo);
 PyObject *array_reduce_ex(PyObject *self, PyObject *protocol);
-PyObject *reduce_array(Op op, PyObject *self, PyObject *args, PyObject *keywords) noexcept;
+PyObject *reduce_array(Op op, PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) noexcept;
 PyObject *array_var(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *array_std(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *array_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords);

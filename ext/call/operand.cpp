@@ -208,6 +208,21 @@ bool Operand::read_by_record(const Place &place, PyObject *object, const TypeRec
     return set_memory(place, array.data, array.ndim, array.shape, array.strides, size_of(array.type));
 }
 
+bool Operand::take_result(const Place &place, PyObject *object, ElementType type) noexcept {
+    object_ = object;
+    access_.name = place.argument;
+    if (is_array(place.state, object)) return read_own(object);
+    PyArrayObject *array = as_array(object);
+    access_.view.type = type;
+    access_.holder = object;
+    family_ = Family::numpy;
+    writable_ = true;
+    return set_memory(place, PyArray_DATA(array), PyArray_NDIM(array),
+                      reinterpret_cast<const std::int64_t *>(PyArray_DIMS(array)),
+                      reinterpret_cast<const std::int64_t *>(PyArray_STRIDES(array)), size_of(type)) &&
+           make_writable(place);
+}
+
 bool Operand::take_fresh(const Place &place, PyObject *object, const ForeignArray &array,
                          const Operand &like) noexcept {
     object_ = object;

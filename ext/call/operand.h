@@ -54,6 +54,9 @@ public:
     // A fresh array of the library whose array `like` is, as the result of a call: nothing of it needs a check.
     bool take_fresh(const Place &place, PyObject *object, const ForeignArray &array, const Operand &like) noexcept;
 
+    // The same of a fresh Array or ndarray.
+    bool take_result(const Place &place, PyObject *object, ElementType type) noexcept;
+
     // The same without operations' rules: NumPy's numbers for Python's, and any of our element types.
     bool read_memory(const Place &place, PyObject *object, bool writes) noexcept;
 

@@ -259,6 +259,8 @@ bool Result::make(const Request &request, const Shape &shape, ElementType type, 
         if (!lengths || !dtype) return false;
         object_ = make_by_cupy(request, lead, lengths.get(), dtype.get());
         reading.ran_code = true;
+        return object_ &&
+               operand_.read_out({request.state, request.function, "the result"}, object_.get(), reading);
     } else if (execution_.on_device || family == Family::array) {
         if (family == Family::dlpack) like_ = lead->object();
         HeldStream stream;
@@ -276,7 +278,7 @@ bool Result::make(const Request &request, const Shape &shape, ElementType type, 
         for (int i = 0; i < shape.ndim; ++i) lengths[i] = shape.lengths[i];
         object_ = make_ndarray(request, type, shape.ndim, lengths, keeps_order ? strides : nullptr);
     }
-    return object_ && operand_.read_out({request.state, request.function, "the result"}, object_.get(), reading);
+    return object_ && operand_.take_result({request.state, request.function, "the result"}, object_.get(), type);
 }
 
 bool Result::begin(const Request &request, Operand *const *operands, int num_operands) noexcept {

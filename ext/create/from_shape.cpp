@@ -7,6 +7,7 @@
 
 #include "base/backend.h"
 #include "base/methods.h"
+#include "call/signature.h"
 #include "streams/streams.h"
 #include "types/element_types.h"
 #include "view/shapes.h"
@@ -51,45 +52,77 @@ PyRef from_host(const ModuleState &state, const char *function, Operand &source,
 
 namespace {
 
-// An array filled with a number; null: not filled.
+// An array filled with a number.
 PyRef make_filled(PyObject *module, const char *function, const Shape &shape, ElementType type, PyObject *number,
                   const Options &options) noexcept {
     const ModuleState &state = state_of(module);
     Immediate value{};
     ElementType own = type;
-    if (number != nullptr && !element_from(function, number, type, true, &own, &value)) return {};
+    if (!element_from(function, number, type, true, &own, &value)) return {};
     HeldStream stream;
     PyRef array = make(state, function, shape, nullptr, type, options, &stream);
-    if (!array || number == nullptr) return array;
+    if (!array) return {};
     return fill_with(state, function, array_of(array.get()), value, own, stream) ? std::move(array) : PyRef();
 }
 
-// empty, zeros, ones: f(shape, dtype=float64, *, memory, device, stream).
-PyObject *make_by_shape(PyObject *module, const char *function, long number, PyObject *args,
-                        PyObject *keywords) noexcept {
-    static const char *const names[] = {"shape", "dtype", "memory", "device", "stream", nullptr};
-    PyObject *lengths = nullptr;
-    Options options;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|O$OOO", const_cast<char **>(names), &lengths,
-                                    &options.dtype, &options.memory, &options.device, &options.stream) == 0)
-        return nullptr;
-    Shape shape;
-    ElementType type;
-    if (!ready(module, function) || !parse_shape(function, lengths, &shape) ||
-        !element_type_or(state_of(module), function, options.dtype, ElementType::float64, &type))
-        return nullptr;
-    const PyRef value = number < 0 ? PyRef() : PyRef::steal(PyLong_FromLong(number));
-    return make_filled(module, function, shape, type, value.get(), options).release();
+#define CUKERN_BY_SHAPE "(shape, dtype=None, *, memory=None, device=None, stream=None)"
+#define CUKERN_FILLED "(shape, fill_value, dtype=None, *, memory=None, device=None, stream=None)"
+#define CUKERN_LIKE "(a, dtype=None, *, memory=None, device=None, stream=None)"
+#define CUKERN_FILLED_LIKE "(a, fill_value, dtype=None, *, memory=None, device=None, stream=None)"
+
+constexpr std::size_t kFewBytes = 4096;  // which take less time to set than a launch
+
+// Of every element type zero is all bits zero.
+bool set_to_zero(const ModuleState &state, const char *function, Array *array, const StreamRef &stream) noexcept {
+    Storage *storage = array->storage;
+    if (storage->backend() == Backend::host && storage->bytes() <= kFewBytes) {
+        if (storage->bytes() > 0) std::memset(array->data, 0, storage->bytes());
+        return true;
+    }
+    return fill_with(state, function, array, Immediate{}, array->type, stream);
 }
 
-PyObject *empty_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    return make_by_shape(module, "empty", -1, args, keywords);
+Options options_of(PyObject *const *arguments) noexcept {
+    return {arguments[0], arguments[1], arguments[2], arguments[3]};
 }
-PyObject *zeros_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    return make_by_shape(module, "zeros", 0, args, keywords);
+
+// An array whose elements are 0 or 1; below 0: not set.
+PyRef make_of(PyObject *module, const char *function, const Shape &shape, ElementType type, long number,
+              const Options &options) noexcept {
+    if (number > 0) {
+        const PyRef value = PyRef::steal(PyLong_FromLong(number));
+        return value ? make_filled(module, function, shape, type, value.get(), options) : PyRef();
+    }
+    const ModuleState &state = state_of(module);
+    HeldStream stream;
+    PyRef array = make(state, function, shape, nullptr, type, options, &stream);
+    if (!array || number < 0) return array;
+    return set_to_zero(state, function, array_of(array.get()), stream) ? std::move(array) : PyRef();
 }
-PyObject *ones_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    return make_by_shape(module, "ones", 1, args, keywords);
+
+// empty, zeros, ones.
+PyObject *make_by_shape(PyObject *module, const char *function, long number, PyObject *const *values,
+                        Py_ssize_t count, PyObject *names) noexcept {
+    static constexpr Signature kSignature(CUKERN_BY_SHAPE);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse(function, nullptr, values, count, names, arguments)) return nullptr;
+    const Options options = options_of(arguments + 1);
+    Shape shape;
+    ElementType type;
+    if (!ready(module, function) || !parse_shape(function, arguments[0], &shape) ||
+        !element_type_or(state_of(module), function, options.dtype, ElementType::float64, &type))
+        return nullptr;
+    return make_of(module, function, shape, type, number, options).release();
+}
+
+PyObject *empty_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    return make_by_shape(module, "empty", -1, values, count, names);
+}
+PyObject *zeros_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    return make_by_shape(module, "zeros", 0, values, count, names);
+}
+PyObject *ones_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    return make_by_shape(module, "ones", 1, values, count, names);
 }
 
 // The element type that NumPy gives a number.
@@ -113,14 +146,13 @@ bool type_of_number(const ModuleState &state, const char *function, PyObject *nu
     return false;
 }
 
-PyObject *full_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"shape", "fill_value", "dtype", "memory", "device", "stream", nullptr};
-    PyObject *lengths = nullptr;
-    PyObject *value = nullptr;
-    Options options;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "OO|O$OOO:full", const_cast<char **>(names), &lengths, &value,
-                                    &options.dtype, &options.memory, &options.device, &options.stream) == 0)
-        return nullptr;
+PyObject *full_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_FILLED);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("full", nullptr, values, count, names, arguments)) return nullptr;
+    PyObject *const lengths = arguments[0];
+    PyObject *const value = arguments[1];
+    const Options options = options_of(arguments + 2);
     const ModuleState &state = state_of(module);
     Shape shape;
     ElementType type;
@@ -161,43 +193,34 @@ PyObject *make_like(PyObject *module, const char *function, PyObject *object, Py
     if (!ready(module, function) ||
         !read_like(state_of(module), function, object, &shape, &type, &options, &memory, &device))
         return nullptr;
-    const PyRef own = value != nullptr ? PyRef::borrow(value)
-                      : number < 0     ? PyRef()
-                                       : PyRef::steal(PyLong_FromLong(number));
-    return make_filled(module, function, shape, type, own.get(), options).release();
+    return (value != nullptr ? make_filled(module, function, shape, type, value, options)
+                             : make_of(module, function, shape, type, number, options))
+        .release();
 }
 
-PyObject *make_like_by_keywords(PyObject *module, const char *function, long number, PyObject *args,
-                                PyObject *keywords) noexcept {
-    static const char *const names[] = {"a", "dtype", "memory", "device", "stream", nullptr};
-    PyObject *object = nullptr;
-    Options options;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|O$OOO", const_cast<char **>(names), &object, &options.dtype,
-                                    &options.memory, &options.device, &options.stream) == 0)
-        return nullptr;
-    return make_like(module, function, object, nullptr, number, options);
+PyObject *make_like(PyObject *module, const char *function, long number, PyObject *const *values, Py_ssize_t count,
+                    PyObject *names) noexcept {
+    static constexpr Signature kSignature(CUKERN_LIKE);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse(function, nullptr, values, count, names, arguments)) return nullptr;
+    return make_like(module, function, arguments[0], nullptr, number, options_of(arguments + 1));
 }
 
-PyObject *empty_like_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    return make_like_by_keywords(module, "empty_like", -1, args, keywords);
+PyObject *empty_like_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    return make_like(module, "empty_like", -1, values, count, names);
 }
-PyObject *zeros_like_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    return make_like_by_keywords(module, "zeros_like", 0, args, keywords);
+PyObject *zeros_like_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    return make_like(module, "zeros_like", 0, values, count, names);
 }
-PyObject *ones_like_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    return make_like_by_keywords(module, "ones_like", 1, args, keywords);
+PyObject *ones_like_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    return make_like(module, "ones_like", 1, values, count, names);
 }
 
-PyObject *full_like_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"a", "fill_value", "dtype", "memory", "device", "stream", nullptr};
-    PyObject *object = nullptr;
-    PyObject *value = nullptr;
-    Options options;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "OO|O$OOO:full_like", const_cast<char **>(names), &object,
-                                    &value, &options.dtype, &options.memory, &options.device,
-                                    &options.stream) == 0)
-        return nullptr;
-    return make_like(module, "full_like", object, value, -1, options);
+PyObject *full_like_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_FILLED_LIKE);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("full_like", nullptr, values, count, names, arguments)) return nullptr;
+    return make_like(module, "full_like", arguments[0], arguments[1], -1, options_of(arguments + 2));
 }
 
 // arange, linspace, eye: NumPy makes the numbers, which are then copied. bfloat16 is made of float32.
@@ -275,39 +298,32 @@ PyObject *eye_method(PyObject *module, PyObject *args, PyObject *keywords) {
 }  // namespace
 
 PyMethodDef kCreationMethods[] = {
-    {"empty", as_method(empty_method), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_NEW_DOC("empty(shape, dtype=None, *, memory=None, device=None, stream=None)",
-                    "Return an array whose elements are not set.", CUKERN_SHAPE_TEXT CUKERN_DTYPE_TEXT,
-                    ">>> cukern.empty((2, 3), 'float32').nbytes\n24")},
-    {"zeros", as_method(zeros_method), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_NEW_DOC("zeros(shape, dtype=None, *, memory=None, device=None, stream=None)",
-                    "Return an array of zeros.", CUKERN_SHAPE_TEXT CUKERN_DTYPE_TEXT,
+    {"empty", as_method(empty_method), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_NEW_DOC("empty" CUKERN_BY_SHAPE, "Return an array whose elements are not set.",
+                    CUKERN_SHAPE_TEXT CUKERN_DTYPE_TEXT, ">>> cukern.empty((2, 3), 'float32').nbytes\n24")},
+    {"zeros", as_method(zeros_method), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_NEW_DOC("zeros" CUKERN_BY_SHAPE, "Return an array of zeros.", CUKERN_SHAPE_TEXT CUKERN_DTYPE_TEXT,
                     ">>> cukern.zeros(2)\nArray([0., 0.])")},
-    {"ones", as_method(ones_method), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_NEW_DOC("ones(shape, dtype=None, *, memory=None, device=None, stream=None)",
-                    "Return an array of ones.", CUKERN_SHAPE_TEXT CUKERN_DTYPE_TEXT,
+    {"ones", as_method(ones_method), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_NEW_DOC("ones" CUKERN_BY_SHAPE, "Return an array of ones.", CUKERN_SHAPE_TEXT CUKERN_DTYPE_TEXT,
                     ">>> cukern.ones(2, 'int8')\nArray([1, 1], dtype=int8)")},
-    {"full", as_method(full_method), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_NEW_DOC("full(shape, fill_value, dtype=None, *, memory=None, device=None, stream=None)",
-                    "Return an array of one number.",
+    {"full", as_method(full_method), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_NEW_DOC("full" CUKERN_FILLED, "Return an array of one number.",
                     CUKERN_SHAPE_TEXT
                     "fill_value : number\ndtype : optional\n    That of the number by default.\n",
                     ">>> cukern.full(2, 7)\nArray([7, 7])")},
-    {"empty_like", as_method(empty_like_method), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_NEW_DOC("empty_like(a, dtype=None, *, memory=None, device=None, stream=None)",
+    {"empty_like", as_method(empty_like_method), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_NEW_DOC("empty_like" CUKERN_LIKE,
                     "Return an array of the shape of another one, whose elements are not set.", CUKERN_LIKE_TEXT,
                     ">>> cukern.empty_like(cukern.ones((2, 3))).shape\n(2, 3)")},
-    {"zeros_like", as_method(zeros_like_method), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_NEW_DOC("zeros_like(a, dtype=None, *, memory=None, device=None, stream=None)",
-                    "Return an array of zeros of the shape of another one.", CUKERN_LIKE_TEXT,
-                    ">>> cukern.zeros_like(cukern.ones(2))\nArray([0., 0.])")},
-    {"ones_like", as_method(ones_like_method), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_NEW_DOC("ones_like(a, dtype=None, *, memory=None, device=None, stream=None)",
-                    "Return an array of ones of the shape of another one.", CUKERN_LIKE_TEXT,
-                    ">>> cukern.ones_like(cukern.zeros(2))\nArray([1., 1.])")},
-    {"full_like", as_method(full_like_method), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_NEW_DOC("full_like(a, fill_value, dtype=None, *, memory=None, device=None, stream=None)",
-                    "Return an array of one number of the shape of another one.",
+    {"zeros_like", as_method(zeros_like_method), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_NEW_DOC("zeros_like" CUKERN_LIKE, "Return an array of zeros of the shape of another one.",
+                    CUKERN_LIKE_TEXT, ">>> cukern.zeros_like(cukern.ones(2))\nArray([0., 0.])")},
+    {"ones_like", as_method(ones_like_method), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_NEW_DOC("ones_like" CUKERN_LIKE, "Return an array of ones of the shape of another one.",
+                    CUKERN_LIKE_TEXT, ">>> cukern.ones_like(cukern.zeros(2))\nArray([1., 1.])")},
+    {"full_like", as_method(full_like_method), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_NEW_DOC("full_like" CUKERN_FILLED_LIKE, "Return an array of one number of the shape of another one.",
                     CUKERN_LIKE_TEXT "fill_value : number\n",
                     ">>> cukern.full_like(cukern.zeros(2), 7)\nArray([7., 7.])")},
     {"arange", as_method(arange_method), METH_VARARGS | METH_KEYWORDS,

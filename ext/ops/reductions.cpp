@@ -4,12 +4,12 @@
 #include "array/array.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "base/backend.h"
 #include "base/methods.h"
 #include "call/arguments.h"
 #include "call/result.h"
+#include "call/signature.h"
 #include "ops/operations.h"
 #include "types/element_types.h"
 #include "view/shapes.h"
@@ -133,52 +133,39 @@ namespace {
 
 // --- parsing ---
 
-// Of a function, whose first argument is the array, or of a method.
-bool parse(PyObject *args, PyObject *keywords, const char *format, bool has_dtype, PyObject **object,
-           ReductionOptions *given) noexcept {
-    static const char *const with_dtype[] = {"", "axis", "dtype", "keepdims", "out", "stream", nullptr};
-    static const char *const without[] = {"", "axis", "keepdims", "out", "stream", nullptr};
-    // A method's array is not among its arguments.
-    const int skipped = object == nullptr ? 1 : 0;
-    auto **names = const_cast<char **>((has_dtype ? with_dtype : without) + skipped);
-    if (object == nullptr)
-        return (has_dtype ? PyArg_ParseTupleAndKeywords(args, keywords, format, names, &given->axis, &given->dtype,
-                                                        &given->keepdims, &given->out, &given->stream)
-                          : PyArg_ParseTupleAndKeywords(args, keywords, format, names, &given->axis,
-                                                        &given->keepdims, &given->out, &given->stream)) != 0;
-    return (has_dtype ? PyArg_ParseTupleAndKeywords(args, keywords, format, names, object, &given->axis,
-                                                    &given->dtype, &given->keepdims, &given->out, &given->stream)
-                      : PyArg_ParseTupleAndKeywords(args, keywords, format, names, object, &given->axis,
-                                                    &given->keepdims, &given->out, &given->stream)) != 0;
-}
+#define CUKERN_PARAMETERS(dtype) "(a, /, axis=None, *" dtype ", keepdims=False, out=None, stream=None)"
 
 constexpr bool takes_dtype(Op op) noexcept { return op == Op::sum || op == Op::prod || op == Op::mean; }
 
-// "O|O$OpOO:sum" and the like.
-struct ParseFormat {
-    char text[32];
-    ParseFormat(Op op, bool is_method) noexcept {
-        std::snprintf(text, sizeof text, "%s|O$%spOO:%s", is_method ? "" : "O", takes_dtype(op) ? "O" : "",
-                      info(op).name);
-    }
-};
+// Of a function, or of a method: `self` is the array then.
+PyObject *parse_and_run(ModuleState &state, Op op, PyObject *self, PyObject *const *values, Py_ssize_t count,
+                        PyObject *names) noexcept {
+    static constexpr Signature kWithType(CUKERN_PARAMETERS(", dtype=None"));
+    static constexpr Signature kWithout(CUKERN_PARAMETERS(""));
+    const bool has_dtype = takes_dtype(op);
+    PyObject *arguments[Signature::kMost];
+    if (!(has_dtype ? kWithType : kWithout).parse(info(op).name, self, values, count, names, arguments))
+        return nullptr;
+    PyObject *const *rest = arguments + (has_dtype ? 3 : 2);
+    ReductionOptions given;
+    given.axis = arguments[1];
+    given.dtype = has_dtype ? arguments[2] : nullptr;
+    given.keepdims = rest[0] == nullptr ? 0 : PyObject_IsTrue(rest[0]);
+    given.out = rest[1];
+    given.stream = rest[2];
+    return given.keepdims < 0 ? nullptr : run_reduction(state, op, arguments[0], given);
+}
 
 template <Op op>
-PyObject *function(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const ParseFormat format(op, false);
-    PyObject *object = nullptr;
-    ReductionOptions given;
-    if (!parse(args, keywords, format.text, takes_dtype(op), &object, &given)) return nullptr;
-    return run_reduction(state_of(module), op, object, given);
+PyObject *function(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    return parse_and_run(state_of(module), op, nullptr, values, count, names);
 }
 
 }  // namespace
 
-PyObject *reduce_array(Op op, PyObject *self, PyObject *args, PyObject *keywords) noexcept {
-    const ParseFormat format(op, true);
-    ReductionOptions given;
-    if (!parse(args, keywords, format.text, takes_dtype(op), nullptr, &given)) return nullptr;
-    return run_reduction(state_of_type(self), op, self, given);
+PyObject *reduce_array(Op op, PyObject *self, PyObject *const *values, Py_ssize_t count,
+                       PyObject *names) noexcept {
+    return parse_and_run(state_of_type(self), op, self, values, count, names);
 }
 
 #define CUKERN_DTYPE_TEXT_summed ", dtype=None"
@@ -198,13 +185,14 @@ PyObject *reduce_array(Op op, PyObject *self, PyObject *args, PyObject *keywords
 #define CUKERN_TYPE_TEXT_index "int64"
 
 #define CUKERN_REDUCTION_DOC(id, rule, doc)                                                                       \
-    #id "(a, /, axis=None, *" CUKERN_DTYPE_TEXT_##rule                                                            \
-        ", keepdims=False, out=None, stream=None)\n--\n\n" doc                                                    \
-        "\n\nParameters\n----------\n"                                                                            \
-        "a : Array, ndarray, another library's array, buffer, or number\n    Of any shape and any strides.\n"     \
-        "axis : int or tuple of int, optional\n"                                                                  \
-        "    The dimensions that leave, by default all. An index is of one dimension, or of all elements in C\n"  \
-        "    order.\n" CUKERN_DTYPE_DOC_##rule                                                                    \
+    #id CUKERN_PARAMETERS(CUKERN_DTYPE_TEXT_##rule) "\n--\n\n" doc                                                \
+                                                    "\n\nParameters\n----------\n"                                \
+                                                    "a : Array, ndarray, another library's array, buffer, or "    \
+                                                    "number\n    Of any shape and any strides.\n"                 \
+                                                    "axis : int or tuple of int, optional\n"                      \
+                                                    "    The dimensions that leave, by default all. An index is " \
+                                                    "of one dimension, or of all elements in C\n"                 \
+                                                    "    order.\n" CUKERN_DTYPE_DOC_##rule                        \
         "keepdims : bool\n"                                                                                       \
         "    Whether dimensions stay, with length 1.\n"                                                           \
         "out : array of any kind, or writable buffer, optional\n"                                                 \
@@ -226,7 +214,7 @@ PyObject *reduce_array(Op op, PyObject *self, PyObject *args, PyObject *keywords
 #define CUKERN_METHOD_choice(id, rule, doc)
 #define CUKERN_METHOD_axpy(id, rule, doc)
 #define CUKERN_METHOD_reduction(id, rule, doc) \
-    {#id, as_method(function<Op::id>), METH_VARARGS | METH_KEYWORDS, CUKERN_REDUCTION_DOC(id, rule, doc)},
+    {#id, as_method(function<Op::id>), METH_FASTCALL | METH_KEYWORDS, CUKERN_REDUCTION_DOC(id, rule, doc)},
 
 PyMethodDef kReductionMethods[] = {
 #define CUKERN_OP(id, kind, types, rule, doc) CUKERN_METHOD_##kind(id, rule, doc)

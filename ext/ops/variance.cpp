@@ -27,7 +27,7 @@ PyObject *run_spread(ModuleState &state, bool is_root, PyObject *object, const R
     if (!describe(state, function, "a", object, &a)) return nullptr;
     const ElementType type = a.type;
     std::int64_t count = 1;
-    int axes[kMaxDims];
+    int axes[kMaxDims] = {};
     int num_axes = a.shape.ndim;
     if (is_given(given.axis) && !parse_axes(state, function, given.axis, a.shape.ndim, axes, &num_axes))
         return nullptr;

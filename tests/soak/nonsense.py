@@ -140,11 +140,9 @@ def swallowed(tracker: Tracker, error: BaseException | None) -> BaseException | 
     while chain is not None and chain not in seen:
         seen.append(chain)
         chain = chain.__cause__ or chain.__context__
-    # Of what a look-up of __repr__ raises Python itself makes the text of an object without one.
-    return next(
-        (raised for raised in tracker.raised if str(raised) != "__repr__" and not any(raised is each for each in seen)),
-        None,
-    )
+    # Of what a look-up of __repr__ or __hash__ raises Python itself makes an object without one.
+    lost = [raised for raised in tracker.raised if str(raised) not in ("__repr__", "__hash__")]
+    return next((raised for raised in lost if not any(raised is each for each in seen)), None)
 
 
 def is_numpys(tracker: Tracker, arguments: list[Any]) -> bool:

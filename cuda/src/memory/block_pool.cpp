@@ -45,16 +45,24 @@ BlockPool::Usage *BlockPool::usage_of(const Key &key) noexcept {
     }
 }
 
+// Null where no block has been kept under the key.
+BlockPool::FreeList *BlockPool::find_list(const Key &key) noexcept {
+    if (last_ != nullptr && last_->first == key) return &last_->second;
+    const auto found = free_.find(key);
+    if (found == free_.end()) return nullptr;
+    last_ = &*found;
+    return &found->second;
+}
+
 // A cached block of the list, or null.
 void *BlockPool::take(const Key &key) noexcept {
-    const auto found = free_.find(key);
-    if (found == free_.end() || found->second.empty()) return nullptr;
-    void *data = found->second.back();
-    found->second.pop_back();
+    FreeList *list = find_list(key);
+    if (list == nullptr || list->blocks.empty()) return nullptr;
+    void *data = list->blocks.back();
+    list->blocks.pop_back();
     const auto size = static_cast<std::int64_t>(std::get<3>(key));
-    Usage &usage = *usage_of(key);  // made when the block was
-    usage.cached -= size;
-    usage.in_use += size;
+    list->usage->cached -= size;
+    list->usage->in_use += size;
     count_free_list_hit();
     return data;
 }
@@ -187,7 +195,9 @@ void BlockPool::release(MemoryKind kind, void *data, std::size_t bytes, int devi
     const Key key = key_of(kind, bytes, device, list);
     const auto size = static_cast<std::int64_t>(std::get<3>(key));
     const std::lock_guard lock(mutex_);
-    usage_of(key)->in_use -= size;
+    FreeList *list_of_key = find_list(key);
+    Usage &usage = list_of_key != nullptr ? *list_of_key->usage : *usage_of(key);  // made when the block was
+    usage.in_use -= size;
     Events left = events;
     if (left.count == 0 && !lent) {
         if (!keep(key, data)) runtime_.release(kind, data);
@@ -195,7 +205,7 @@ void BlockPool::release(MemoryKind kind, void *data, std::size_t bytes, int devi
     }
     try {
         waiting_.push_back({key, data, left, lent});
-        usage_of(key)->cached += size;
+        usage.cached += size;
     } catch (...) {  // no host memory for the list: the driver's release waits for the device
         runtime_.release(kind, data);
         left.release(events_);
@@ -216,7 +226,7 @@ void BlockPool::forget_stream(const StreamRef &stream) noexcept {
             continue;
         }
         // The stream's last work on a block may be on its way: the block waits for it aside.
-        for (void *data : entry->second) {
+        for (void *data : entry->second.blocks) {
             Event event = nullptr;
             Status status = events_.acquire(device, &event);
             if (status == CUKERN_OK) status = runtime_.record(event, stream.handle);
@@ -235,17 +245,23 @@ void BlockPool::forget_stream(const StreamRef &stream) noexcept {
         }
         entry = free_.erase(entry);
     }
+    forget_lists();
 }
 
 // False when there is no host memory for the list, or nothing is to be kept.
 bool BlockPool::keep(const Key &key, void *data) noexcept {
     if (!enabled_) return false;
+    FreeList *list = find_list(key);
     try {
-        free_[key].push_back(data);
+        if (list == nullptr) {
+            list = &free_[key];
+            list->usage = usage_of(key);  // made when the block was
+        }
+        list->blocks.push_back(data);
     } catch (...) {
         return false;
     }
-    usage_of(key)->cached += static_cast<std::int64_t>(std::get<3>(key));
+    list->usage->cached += static_cast<std::int64_t>(std::get<3>(key));
     return true;
 }
 
@@ -300,7 +316,8 @@ void BlockPool::collect() noexcept {
 // The driver's release of device memory waits for the device, that of pinned memory need not.
 Status BlockPool::wait_for_pinned(const Lists &free, const std::vector<Waiting> &waiting) noexcept {
     bool any = false;
-    for (const auto &[key, list] : free) any = any || (std::get<0>(key) == MemoryKind::pinned && !list.empty());
+    for (const auto &[key, list] : free)
+        any = any || (std::get<0>(key) == MemoryKind::pinned && !list.blocks.empty());
     for (const Waiting &block : waiting) any = any || std::get<0>(block.key) == MemoryKind::pinned;
     for (int device = 0; any && device < runtime_.device_count(); ++device) {
         const DeviceGuard guard(runtime_, device);
@@ -317,10 +334,11 @@ bool BlockPool::trim(Pinned pinned) noexcept {
     {
         const std::lock_guard lock(mutex_);
         free.swap(free_);
+        forget_lists();
         waiting.swap(waiting_);
         crowd_ = kCrowd;
         for (const auto &[key, list] : free)
-            for (std::size_t i = 0; i < list.size(); ++i) forget(key);
+            for (std::size_t i = 0; i < list.blocks.size(); ++i) forget(key);
         for (const Waiting &block : waiting) forget(block.key);
     }
     bool idle = false;
@@ -332,8 +350,8 @@ bool BlockPool::trim(Pinned pinned) noexcept {
     bool any = false;
     for (const auto &[key, list] : free) {
         if (stays(key)) continue;
-        for (void *data : list) runtime_.release(std::get<0>(key), data);
-        any = any || !list.empty();
+        for (void *data : list.blocks) runtime_.release(std::get<0>(key), data);
+        any = any || !list.blocks.empty();
     }
     for (Waiting &block : waiting) {
         if (stays(block.key)) continue;
@@ -348,7 +366,7 @@ bool BlockPool::trim(Pinned pinned) noexcept {
 void BlockPool::put_back(const Lists &free, const std::vector<Waiting> &waiting) noexcept {
     const std::lock_guard lock(mutex_);
     for (const auto &[key, list] : free)
-        for (void *data : list)
+        for (void *data : list.blocks)
             if (std::get<0>(key) == MemoryKind::pinned) keep(key, data);
     for (const Waiting &block : waiting) {
         if (std::get<0>(block.key) != MemoryKind::pinned) continue;

@@ -80,7 +80,14 @@ private:
         bool lent;
     };
 
-    using Lists = std::map<Key, std::vector<void *>>;
+    // The free list of a key. Its usage is that of its kind and device.
+    struct FreeList {
+        std::vector<void *> blocks;
+        Usage *usage = nullptr;
+    };
+    using Lists = std::map<Key, FreeList>;
+    FreeList *find_list(const Key &key) noexcept;
+    void forget_lists() noexcept { last_ = nullptr; }
     Key key_of(MemoryKind kind, std::size_t bytes, int device, std::uint64_t list) const noexcept;
     void *take(const Key &key) noexcept;
     void *find(const Key &key, const StreamRef &stream, bool *recycled) noexcept;
@@ -104,6 +111,7 @@ private:
     void *reserve_ = nullptr;
     std::mutex mutex_;
     Lists free_;
+    Lists::value_type *last_ = nullptr;  // the list that was last looked for: most calls ask for the same again
     std::vector<Waiting> waiting_;
     std::size_t crowd_;  // waiting blocks from which on a release looks whether some need not wait any more
     std::map<std::pair<MemoryKind, int>, Usage> usage_;
