@@ -119,7 +119,7 @@ LEAKS: dict[str, Callable[[Callable[[], Any], list[Any]], Callable[[], Any]]] = 
     "a result": lambda call, kept: lambda: kept.append(call()),
     "16 bytes": lambda call, kept: lambda: (kept.append(object()), call()),
     "a wait": lambda call, kept: lambda: (cukern.synchronize(), call()),
-    "a launch": lambda call, kept: lambda: (cukern.zeros(3), call()),
+    "a launch": lambda call, kept: lambda: (cukern.ones(3), call()),
 }
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from arrays import assert_same
 from processes import run_quietly
 
 import cukern
@@ -68,7 +70,7 @@ def test_counters_are_plain_numbers_that_never_shrink() -> None:
 
 LAUNCHES: dict[str, tuple[Callable[[Any], object], int]] = {
     "empty": (lambda a: cukern.empty(3), 0),
-    "zeros": (lambda a: cukern.zeros(3), 1),
+    "zeros": (lambda a: cukern.zeros(1000), 1),
     "zeros without elements": (lambda a: cukern.zeros((3, 0)), 0),
     "full": (lambda a: cukern.full((2, 3), 7), 1),
     "add": (lambda a: a + a, 1),
@@ -98,6 +100,19 @@ def test_launches(name: str, memory: str) -> None:
     assert counted["launches"] == launches
     assert counted["synchronizations"] == 0
     assert counted["host_to_device_bytes"] == counted["device_to_host_bytes"] == 0
+
+
+def test_a_few_zeros_take_no_launch_on_the_host(backend: str) -> None:
+    # Sizes around the most that is set at once.
+    for dtype in ("bool", "int16", "float64", "complex128"):
+        for length in (0, 1, 255, 256, 511, 512, 513, 4096, 4097):
+            counted = changes(partial(cukern.zeros, (length,), dtype))
+            few = length * np.dtype(dtype).itemsize <= 4096 and backend != "cuda"
+            assert counted["launches"] == (0 if few or length == 0 else 1)
+            ones = cukern.ones(length, dtype)
+            for make in (partial(cukern.zeros, length, dtype), partial(cukern.zeros_like, ones)):
+                cukern.full(length, 1, dtype)  # whose memory is used again
+                assert_same(cukern.asnumpy(make()), np.zeros(length, dtype))
 
 
 BYTES: dict[str, tuple[Callable[[Any, Any, Any], object], int, int]] = {
