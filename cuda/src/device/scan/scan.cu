@@ -1,5 +1,4 @@
-// Running sums and products. Results depend on the shape alone, but for that of a captured stream, whose lines are
-// not cut: a fixed order of joining.
+// Running sums and products. Results depend on the shape alone: a fixed order of joining.
 //
 // scan_lines_kernel
 //   Idea: a block takes a line, or a part of one, tile by tile: each thread joins the four elements that it loads,
