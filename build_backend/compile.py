@@ -28,6 +28,7 @@ LINK_LIBRARIES = ["-lpthread", "-ldl", "-lrt"]
 ELEMENT_TYPES = re.findall(
     r"^CUKERN_ELEMENT_TYPE\((\w+),", (ROOT / "cuda/include/cukern/element_types.def").read_text(), re.MULTILINE
 )
+assert len(ELEMENT_TYPES) == 15, "a row of element_types.def begins otherwise"
 # Compiled once for each of these element types, side by side; the macro CUKERN_TYPE is the type's name.
 BY_TYPE = {
     ROOT / "cuda/src/device/elementwise/elementwise.cu": ELEMENT_TYPES,

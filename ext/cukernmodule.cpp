@@ -15,7 +15,7 @@ namespace {
 
 bool add_methods(PyObject *module) noexcept {
     for (PyMethodDef *table :
-         {kElementwiseMethods, kReductionMethods, kSpreadMethods, kDotMethods, kSelectionMethods, kCastMethods,
+         {kElementwiseMethods, kReductionMethods, kVarianceMethods, kDotMethods, kWhereMethods, kCastMethods,
           kCumulativeMethods, kMatmulMethods, kCreationMethods, kImportMethods, kJoinMethods, kHostMethods,
           kPickleMethods, kViewMethods, kStreamFunctions, kMemoryMethods, kBackendMethods, kTestingMethods})
         if (PyModule_AddFunctions(module, table) != 0) return false;

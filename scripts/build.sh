@@ -237,6 +237,8 @@ print("-isystem", sysconfig.get_path("include"), "-isystem", numpy.get_include()
     tidy+=(-std=c++17 -x c++ -Icuda/include -iquotecuda/src -iquoteext -DCUKERN_TYPE=float32 -DPy_LIMITED_API=0x030B0000 '-DCUKERN_VERSION="0"')
     find ext cuda/src -path cuda/src/device -prune -o -name '*.cpp' -print0 | xargs -0 -P "$(nproc)" -I '{}' \
         "$BIN/clang-tidy" --quiet --warnings-as-errors='*' '{}' -- "${tidy[@]}" 2>/dev/null
+    printf '%s\n' complex64 bool_ float16 | xargs -P "$(nproc)" -I '{}' "$BIN/clang-tidy" --quiet --warnings-as-errors='*' \
+        cuda/src/host/elementwise_range.cpp -- "${tidy[@]}" -UCUKERN_TYPE '-DCUKERN_TYPE={}' 2>/dev/null
     if command -v shellcheck >/dev/null; then
         say "shellcheck"
         shellcheck scripts/build.sh .ci/run

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/errors.h"
+#include "ops/operations.h"
 #include "streams/streams.h"
 #include "types/element_types.h"
 #include "view/shapes.h"
@@ -24,7 +25,7 @@ void view_of(const Array *array, TensorView *view) noexcept {
     }
 }
 
-void access_of(const Array *array, Access *access) noexcept {
+void tracked_view_of(const Array *array, TrackedView *access) noexcept {
     view_of(array, &access->view);
     access->location = {true, array->kind(), array->device()};
     access->storage = array->storage;
@@ -144,13 +145,13 @@ PyRef new_array(const ModuleState &state, const char *function, MemoryKind kind,
 
 bool fill_with(const ModuleState &state, const char *function, Array *array, const Immediate &value,
                ElementType type, const StreamRef &stream) noexcept {
-    Access source;
+    TrackedView source;
     source.view.immediate = true;
     source.view.type = type;
     source.view.value = value;
     source.location.reachable = true;
-    Access destination;
-    access_of(array, &destination);
+    TrackedView destination;
+    tracked_view_of(array, &destination);
     return copy_into(state, function, source, destination, stream);
 }
 
@@ -338,17 +339,17 @@ PyObject *array_reduction(PyObject *self, PyObject *const *values, Py_ssize_t co
 
 }  // namespace
 
-#define CUKERN_METHOD_binary(id)
-#define CUKERN_METHOD_scalar(id)
-#define CUKERN_METHOD_unary(id)
-#define CUKERN_METHOD_choice(id)
-#define CUKERN_METHOD_axpy(id)
-#define CUKERN_METHOD_reduction(id)                                              \
+#define CUKERN_METHOD_binary(id, rule)
+#define CUKERN_METHOD_scalar(id, rule)
+#define CUKERN_METHOD_unary(id, rule)
+#define CUKERN_METHOD_choice(id, rule)
+#define CUKERN_METHOD_axpy(id, rule)
+#define CUKERN_METHOD_reduction(id, rule)                                        \
     {#id, with_keywords(array_reduction<Op::id>), METH_FASTCALL | METH_KEYWORDS, \
-     #id "(axis=None, **options)\n--\n\n`cukern." #id "` of this array."},
+     #id CUKERN_REDUCTION_PARAMETERS("$self", rule) "\n--\n\n`cukern." #id "` of this array."},
 
 PyMethodDef kArrayMethods[] = {
-#define CUKERN_OP(id, kind, types, rule, doc) CUKERN_METHOD_##kind(id)
+#define CUKERN_OP(id, kind, types, rule, doc) CUKERN_METHOD_##kind(id, rule)
 #include "cukern/ops.def"
 #undef CUKERN_OP
     {"var", with_keywords(array_var), METH_VARARGS | METH_KEYWORDS,

@@ -1,7 +1,7 @@
 // cukern.Array: a strided view of memory that arrays share.
 #pragma once
 
-#include "view/access.h"
+#include "view/tracked_view.h"
 
 #include "cukern/ops.h"
 #include "cukern/storage.h"
@@ -43,7 +43,7 @@ inline bool is_array(const ModuleState &state, PyObject *object) noexcept {
 bool is_any_array(PyObject *object) noexcept;
 
 void view_of(const Array *array, TensorView *view) noexcept;
-void access_of(const Array *array, Access *access) noexcept;
+void tracked_view_of(const Array *array, TrackedView *access) noexcept;
 bool is_c_contiguous(int ndim, const std::int64_t *shape, const std::int64_t *strides) noexcept;
 bool is_f_contiguous(int ndim, const std::int64_t *shape, const std::int64_t *strides) noexcept;
 
@@ -98,11 +98,11 @@ PyRef indexed(Array *array, PyObject *key) noexcept;
 
 // Copies to a writable operand, after checking that it takes `source`; see cukern.copyto.
 class Operand;
-bool copy_checked(const ModuleState &state, const char *function, const Access &source, Operand &to, bool blocking,
-                  const StreamRef &stream) noexcept;
+bool copy_checked(const ModuleState &state, const char *function, const TrackedView &source, Operand &to,
+                  bool blocking, const StreamRef &stream) noexcept;
 // The same to any writable object.
-bool copy_to_object(const ModuleState &state, const char *function, const Access &source, PyObject *destination,
-                    bool blocking, const StreamRef &stream) noexcept;
+bool copy_to_object(const ModuleState &state, const char *function, const TrackedView &source,
+                    PyObject *destination, bool blocking, const StreamRef &stream) noexcept;
 
 // Adds the type to the module, and its parts (each in its own file).
 bool add_array_type(PyObject *module, ModuleState &state) noexcept;

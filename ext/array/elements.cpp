@@ -46,7 +46,7 @@ bool assign(const ModuleState &state, Array *target, PyObject *value) noexcept {
     }
     Operand source;
     if (!source.read_memory({state, "assignment", "the value"}, value, false)) return false;
-    Access from = source.access();
+    TrackedView from = source.access();
     drop_leading(from.view, target->ndim);
     const Shape shape(target->ndim, target->shape());
     const TensorView own = from.view;
@@ -57,8 +57,8 @@ bool assign(const ModuleState &state, Array *target, PyObject *value) noexcept {
             PyErr_Format(PyExc_ValueError, "assignment: shape %U does not broadcast to %U", a.get(), b.get());
         return false;
     }
-    Access to;
-    access_of(target, &to);
+    TrackedView to;
+    tracked_view_of(target, &to);
     HeldStream stream;
     return choose_stream(state, "assignment", nullptr, target->device(), {&from}, &stream) &&
            copy_apart(state, "assignment", from, to, stream);
@@ -101,14 +101,14 @@ PyRef converted(const ModuleState &state, const char *function, Array *array, El
                 PyObject *given) noexcept {
     HeldStream stream;
     if (!stream_on(state, function, given, array->device(), &stream)) return {};
-    Access source;
-    access_of(array, &source);
+    TrackedView source;
+    tracked_view_of(array, &source);
     std::int64_t strides[kMaxDims];
     strides_in_order(source.view, order, strides);
     PyRef result = new_array(state, function, array->kind(), type, array->ndim, array->shape(), strides, stream);
     if (!result) return {};
-    Access destination;
-    access_of(array_of(result.get()), &destination);
+    TrackedView destination;
+    tracked_view_of(array_of(result.get()), &destination);
     return copy_into(state, function, source, destination, stream) ? std::move(result) : PyRef();
 }
 
@@ -167,8 +167,8 @@ PyObject *array_shallow_copy(PyObject *self, PyObject *) {
 
 PyObject *array_deepcopy(PyObject *self, PyObject *) { return array_shallow_copy(self, nullptr); }
 
-bool copy_apart(const ModuleState &state, const char *function, const Access &source, const Access &destination,
-                const StreamRef &stream) noexcept {
+bool copy_apart(const ModuleState &state, const char *function, const TrackedView &source,
+                const TrackedView &destination, const StreamRef &stream) noexcept {
     const auto layout = [](const TensorView &view, std::int64_t *strides) {
         for (int i = 0; i < view.ndim; ++i) strides[i] = view.strides[i] * size_of(view.type);
         return ByteLayout{view.data, size_of(view.type), view.ndim, view.shape, strides};
@@ -184,8 +184,8 @@ bool copy_apart(const ModuleState &state, const char *function, const Access &so
     const PyRef between =
         new_array(state, function, kind, source.view.type, source.view.ndim, source.view.shape, nullptr, stream);
     if (!between) return false;
-    Access middle;
-    access_of(array_of(between.get()), &middle);
+    TrackedView middle;
+    tracked_view_of(array_of(between.get()), &middle);
     return copy_into(state, function, source, middle, stream) &&
            copy_into(state, function, middle, destination, stream);
 }

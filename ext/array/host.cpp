@@ -77,8 +77,8 @@ PyRef copy_to_numpy(const ModuleState &state, const char *function, Array *array
                     const StreamRef &stream) noexcept {
     PyRef result = empty_numpy(state, function, array);
     if (!result) return {};
-    Access source;
-    access_of(array, &source);
+    TrackedView source;
+    tracked_view_of(array, &source);
     Operand destination;
     if (!destination.read_memory({state, function, "the result"}, result.get(), true)) return {};
     return copy_into(state, function, source, destination.access(), stream) ? std::move(result) : PyRef();
@@ -87,8 +87,8 @@ PyRef copy_to_numpy(const ModuleState &state, const char *function, Array *array
 // asnumpy with `out`: an ndarray, a buffer, a pinned or managed Array.
 PyRef copy_to_out(const ModuleState &state, const char *function, Array *array, PyObject *out, bool blocking,
                   const StreamRef &stream) noexcept {
-    Access source;
-    access_of(array, &source);
+    TrackedView source;
+    tracked_view_of(array, &source);
     return copy_to_object(state, function, source, out, blocking, stream) ? PyRef::borrow(out) : PyRef();
 }
 
@@ -219,17 +219,17 @@ PyRef to_numpy(const ModuleState &state, const char *function, Array *array, boo
                : PyRef();
 }
 
-bool copy_to_object(const ModuleState &state, const char *function, const Access &source, PyObject *destination,
-                    bool blocking, const StreamRef &stream) noexcept {
+bool copy_to_object(const ModuleState &state, const char *function, const TrackedView &source,
+                    PyObject *destination, bool blocking, const StreamRef &stream) noexcept {
     Operand to;
     return to.read_memory({state, function, "the destination"}, destination, true) &&
            copy_checked(state, function, source, to, blocking, stream);
 }
 
-bool copy_checked(const ModuleState &state, const char *function, const Access &source, Operand &to, bool blocking,
-                  const StreamRef &stream) noexcept {
-    Access target = to.access();
-    Access from = source;
+bool copy_checked(const ModuleState &state, const char *function, const TrackedView &source, Operand &to,
+                  bool blocking, const StreamRef &stream) noexcept {
+    TrackedView target = to.access();
+    TrackedView from = source;
     Shape shape(target.view.ndim, target.view.shape);
     drop_leading(from.view, shape.ndim);
     const TensorView own = from.view;
@@ -248,7 +248,7 @@ bool copy_checked(const ModuleState &state, const char *function, const Access &
     }
     if (blocking) return copy_apart(state, function, from, target, stream) && to.finish_out();
     // Nobody waits: both sides must be memory that the device reaches by itself.
-    for (Access *access : {&from, &target}) {
+    for (TrackedView *access : {&from, &target}) {
         if (access->location.reachable || access->view.immediate) continue;
         PointerInfo where;
         const Status status = pointer_info(access->view.data, &where);
@@ -265,15 +265,15 @@ bool copy_checked(const ModuleState &state, const char *function, const Access &
         }
         access->location = {true, where.kind, stream.device};
     }
-    if (!order_access(state, function, from, stream, false) ||
-        !order_access(state, function, target, stream, true))
+    if (!wait_before_use(state, function, from, stream, false) ||
+        !wait_before_use(state, function, target, stream, true))
         return false;
     const Status status = transfer(from.view, from.location, target.view, target.location, stream);
     if (status != CUKERN_OK) {
         raise_status(state, function, status);
         return false;
     }
-    return note_access(state, function, from, stream, false) && note_access(state, function, target, stream, true);
+    return record_use(state, function, from, stream, false) && record_use(state, function, target, stream, true);
 }
 
 PyObject *array_get(PyObject *self, PyObject *args, PyObject *keywords) {

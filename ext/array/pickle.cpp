@@ -26,8 +26,8 @@ PyRef packed_bytes(const ModuleState &state, Array *array) noexcept {
         PyRef::steal(PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr *>(dtype.release()),
                                           array->ndim, shape, nullptr, nullptr, 0, nullptr));
     if (!result) return {};
-    Access source;
-    access_of(array, &source);
+    TrackedView source;
+    tracked_view_of(array, &source);
     source.view.type = bits;
     Operand destination;
     if (!destination.read_memory({state, "pickle", "the result"}, result.get(), true)) return {};
@@ -56,10 +56,10 @@ PyObject *restore_method(PyObject *module, PyObject *args) {
     BufferHolder bytes;
     if (!result || !bytes.acquire(buffer, PyBUF_SIMPLE)) return nullptr;
     Array *array = array_of(result.get());
-    Access destination;
-    access_of(array, &destination);
+    TrackedView destination;
+    tracked_view_of(array, &destination);
     destination.view.type = bits_of(type);
-    Access source;
+    TrackedView source;
     source.view = destination.view;
     source.view.data = bytes.get().buf;
     set_contiguous(source.view);

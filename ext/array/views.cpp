@@ -92,10 +92,10 @@ PyRef reshaped(Array *array, Shape shape, int copy) noexcept {
     PyRef fresh =
         new_array(state, "reshape", array->kind(), array->type, array->ndim, array->shape(), nullptr, stream);
     if (!fresh) return {};
-    Access source;
-    Access destination;
-    access_of(array, &source);
-    access_of(array_of(fresh.get()), &destination);
+    TrackedView source;
+    TrackedView destination;
+    tracked_view_of(array, &source);
+    tracked_view_of(array_of(fresh.get()), &destination);
     if (!copy_into(state, "reshape", source, destination, stream)) return {};
     return reshaped(array_of(fresh.get()), shape, 0);
 }

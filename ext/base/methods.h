@@ -20,9 +20,9 @@ inline PyCFunction as_method(KeywordFunction function) noexcept {
 // Each ends in a row of nulls.
 extern PyMethodDef kElementwiseMethods[];
 extern PyMethodDef kReductionMethods[];
-extern PyMethodDef kSpreadMethods[];
+extern PyMethodDef kVarianceMethods[];
 extern PyMethodDef kDotMethods[];
-extern PyMethodDef kSelectionMethods[];
+extern PyMethodDef kWhereMethods[];
 extern PyMethodDef kCastMethods[];
 extern PyMethodDef kCumulativeMethods[];
 extern PyMethodDef kMatmulMethods[];

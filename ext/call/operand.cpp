@@ -65,15 +65,15 @@ Weak weak_of(PyObject *number) noexcept {
                                      : Weak::real;
 }
 
-bool Operand::read(const Place &place, PyObject *object, Reading &reading) noexcept {
+bool Operand::read(const Place &place, PyObject *object, ReadContext &reading) noexcept {
     object_ = object;
     access_.name = place.argument;
     if (is_array(place.state, object)) return read_own(object);
     if (const TypeRecord *known = known_foreign(place.state, object); known != nullptr)
-        return read_library(place, object, reading, false, known) && (aligned_ || stand_in(place));
+        return read_library(place, object, reading, false, known) && (aligned_ || use_aligned_copy(place));
     if (PyArray_Check(object)) {
         if (!read_array(place, as_array(object), reading)) return false;
-        return aligned_ || stand_in(place);
+        return aligned_ || use_aligned_copy(place);
     }
     if (is_number(object)) {
         reading.ran_code =
@@ -86,10 +86,10 @@ bool Operand::read(const Place &place, PyObject *object, Reading &reading) noexc
     if (PyList_Check(object) || PyTuple_Check(object))
         return refuse_object(place, object, "pass an array, as made by cukern.asarray() or numpy.asarray()");
     if (!read_library(place, object, reading, false)) return false;
-    return aligned_ || stand_in(place);
+    return aligned_ || use_aligned_copy(place);
 }
 
-bool Operand::read_out(const Place &place, PyObject *object, Reading &reading) noexcept {
+bool Operand::read_out(const Place &place, PyObject *object, ReadContext &reading) noexcept {
     object_ = object;
     access_.name = place.argument;
     if (is_array(place.state, object)) {
@@ -107,7 +107,7 @@ bool Operand::read_out(const Place &place, PyObject *object, Reading &reading) n
 }
 
 bool Operand::read_memory(const Place &place, PyObject *object, bool writes) noexcept {
-    Reading reading;
+    ReadContext reading;
     if (writes) return read_out(place, object, reading);
     object_ = object;
     access_.name = place.argument;
@@ -125,13 +125,13 @@ bool Operand::make_writable(const Place &place) noexcept {
         access_.view.immediate = false;
         access_.view.data = const_cast<void *>(layout_.data);
     }
-    return aligned_ || stand_in(place);
+    return aligned_ || use_aligned_copy(place);
 }
 
 bool Operand::read_own(PyObject *object) noexcept {
     const Array *array = array_of(object);
     family_ = Family::array;
-    access_of(array, &access_);
+    tracked_view_of(array, &access_);
     writable_ = !array->read_only;
     const std::int64_t size = size_of(array->type);
     for (int i = 0; i < array->ndim; ++i) {
@@ -142,7 +142,7 @@ bool Operand::read_own(PyObject *object) noexcept {
     return true;
 }
 
-bool Operand::read_array(const Place &place, PyArrayObject *array, Reading &reading) noexcept {
+bool Operand::read_array(const Place &place, PyArrayObject *array, ReadContext &reading) noexcept {
     bool is_masked = false;
     if (!PyArray_CheckExact(object_)) reading.ran_code = true;
     if (!PyArray_CheckExact(object_) && !find_mask(object_, &is_masked)) return false;
@@ -160,7 +160,7 @@ bool Operand::read_array(const Place &place, PyArrayObject *array, Reading &read
                       reinterpret_cast<const std::int64_t *>(PyArray_STRIDES(array)), PyArray_ITEMSIZE(array));
 }
 
-bool Operand::read_library(const Place &place, PyObject *object, Reading &reading, bool writes,
+bool Operand::read_library(const Place &place, PyObject *object, ReadContext &reading, bool writes,
                            const TypeRecord *known) noexcept {
     if (known != nullptr) {
         const HeldRecord held(*known);
@@ -177,7 +177,7 @@ bool Operand::read_library(const Place &place, PyObject *object, Reading &readin
     return find_record(state, object, &held) && read_by_record(place, object, *held, reading, writes);
 }
 
-bool Operand::read_by_record(const Place &place, PyObject *object, const TypeRecord &record, Reading &reading,
+bool Operand::read_by_record(const Place &place, PyObject *object, const TypeRecord &record, ReadContext &reading,
                              bool writes) noexcept {
     if (record.protocol == Protocol::other) {
         if (PyObject_CheckBuffer(object)) return read_buffer(place, object);
@@ -354,7 +354,7 @@ PyRef Operand::ndarray() const noexcept {
 
 // An operand whose elements do not lie where the type wants them is worked on in an aligned copy. On a device
 // there is none: the producer has broken its protocol.
-bool Operand::stand_in(const Place &place) noexcept {
+bool Operand::use_aligned_copy(const Place &place) noexcept {
     if (access_.view.immediate) return true;
     if (access_.location.reachable) {
         PyErr_Format(PyExc_ValueError, "%s: %s is not aligned to its elements of %d bytes", place.function,
@@ -416,7 +416,7 @@ bool Operand::finish_out() noexcept {
 bool describe(ModuleState &state, const char *function, const char *argument, PyObject *object,
               Description *description) noexcept {
     Backend backend;
-    Reading reading;
+    ReadContext reading;
     Operand a;
     if (!ensure_backend(state, function, &backend) || !a.read({state, function, argument}, object, reading))
         return false;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "interop/frameworks.h"
-#include "view/access.h"
+#include "view/tracked_view.h"
 
 #include "cukern/overlap.h"
 
@@ -46,18 +46,18 @@ public:
     // Accepts, in this order: Array, ndarray, Python's int and float, NumPy's scalars, other libraries' arrays,
     // objects with the buffer protocol. Raises TypeError for what is none of these, and for element types that are
     // not ours.
-    bool read(const Place &place, PyObject *object, Reading &reading) noexcept;
+    bool read(const Place &place, PyObject *object, ReadContext &reading) noexcept;
 
     // The same for `out`: writable arrays and buffers only, and no copy stands in for them unnoticed.
-    bool read_out(const Place &place, PyObject *object, Reading &reading) noexcept;
+    bool read_out(const Place &place, PyObject *object, ReadContext &reading) noexcept;
 
     // A fresh array of the library whose array `like` is, as the result of a call: nothing of it needs a check.
     bool take_fresh(const Place &place, PyObject *object, const ForeignArray &array, const Operand &like) noexcept;
 
-    // The same of a fresh Array or ndarray.
+    // The same of a fresh Array or ndarray of ours.
     bool take_result(const Place &place, PyObject *object, ElementType type) noexcept;
 
-    // The same without operations' rules: NumPy's numbers for Python's, and any of our element types.
+    // As read(), without operations' rules: NumPy's numbers for Python's, and any of our element types.
     bool read_memory(const Place &place, PyObject *object, bool writes) noexcept;
 
     // Gives a weak operand its value in `type`; OverflowError where an integer type cannot hold it.
@@ -80,8 +80,8 @@ public:
 
     const char *name() const noexcept { return access_.name; }  // the argument's
     const TensorView &view() const noexcept { return access_.view; }
-    const Access &access() const noexcept { return access_; }
-    Access &access() noexcept { return access_; }
+    const TrackedView &access() const noexcept { return access_; }
+    TrackedView &access() noexcept { return access_; }
     ElementType type() const noexcept { return access_.view.type; }
     Weak weak() const noexcept { return weak_; }
     Family family() const noexcept { return family_; }
@@ -104,23 +104,23 @@ public:
 
 private:
     bool read_own(PyObject *object) noexcept;
-    bool read_array(const Place &place, PyArrayObject *array, Reading &reading) noexcept;
+    bool read_array(const Place &place, PyArrayObject *array, ReadContext &reading) noexcept;
     bool read_buffer(const Place &place, PyObject *object) noexcept;
     bool read_numpy_scalar(const Place &place, PyObject *object) noexcept;
-    bool read_library(const Place &place, PyObject *object, Reading &reading, bool writes,
+    bool read_library(const Place &place, PyObject *object, ReadContext &reading, bool writes,
                       const TypeRecord *known = nullptr) noexcept;
-    bool read_by_record(const Place &place, PyObject *object, const TypeRecord &record, Reading &reading,
+    bool read_by_record(const Place &place, PyObject *object, const TypeRecord &record, ReadContext &reading,
                         bool writes) noexcept;
     bool set_memory(const Place &place, void *data, int ndim, const std::int64_t *shape,
                     const std::int64_t *strides, std::int64_t item_size) noexcept;
     bool make_writable(const Place &place) noexcept;
-    bool stand_in(const Place &place) noexcept;
+    bool use_aligned_copy(const Place &place) noexcept;
 
     PyObject *object_ = nullptr;  // borrowed from the caller's arguments
     PyRef keeper_;                // of another library's memory
     PyRef copy_;                  // aligned, in place of an array that is not
     BufferHolder buffer_;
-    Access access_;
+    TrackedView access_;
     ByteLayout layout_{};
     std::int64_t byte_strides_[kMaxDims];
     std::int64_t layout_shape_[kMaxDims];

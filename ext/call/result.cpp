@@ -97,7 +97,7 @@ bool broadcast_onto(const char *function, const Operand &a, const Operand &b, Sh
     return true;
 }
 
-bool consumer_of(const Request &request, Reading &reading) noexcept {
+bool consumer_of(const Request &request, ReadContext &reading) noexcept {
     int device = 0;
     bool is_active = false;
     if (request.stream == nullptr) return active_stream(request.state, &reading.consumer, &is_active);
@@ -106,7 +106,7 @@ bool consumer_of(const Request &request, Reading &reading) noexcept {
 }
 
 bool Result::prepare(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
-                     int num_operands, Overlap overlap, Reading &reading) noexcept {
+                     int num_operands, Overlap overlap, ReadContext &reading) noexcept {
     const std::uint64_t collections_before = collections();
     std::int64_t bytes = 0;
     if (!checked_bytes(shape.lengths, shape.ndim, size_of(type), &bytes)) {
@@ -161,7 +161,7 @@ bool Result::choose_execution(const Request &request, Operand *const *operands, 
     const Operand *foreign = nullptr;  // one that both sides reach, but whose library may work on it
     const Operand *shared = nullptr;   // an Array that both sides reach
     const Operand *host = nullptr;
-    const Access *accesses[kMaxInputs + 1] = {};
+    const TrackedView *accesses[kMaxInputs + 1] = {};
     for (int i = 0; i <= num_operands; ++i) {
         const bool is_out = i == num_operands;
         if (is_out && request.out == nullptr) break;
@@ -228,7 +228,7 @@ PyRef make_ndarray(const Request &request, ElementType type, int ndim, npy_intp 
 }  // namespace
 
 bool Result::make(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
-                  int num_operands, Overlap overlap, Reading &reading) noexcept {
+                  int num_operands, Overlap overlap, ReadContext &reading) noexcept {
     reading.earlier = reading.consumer;
     reading.consumer = execution_.stream;
     const Operand *lead = nullptr;  // the first array decides
@@ -290,17 +290,17 @@ bool Result::begin(const Request &request, Operand *const *operands, int num_ope
         return storage == nullptr || wait_for_host(request.state, request.function, storage, true);
     }
     for (int i = 0; i < num_operands; ++i)
-        if (!order_access(request.state, request.function, operands[i]->access(), execution_.stream, false))
+        if (!wait_before_use(request.state, request.function, operands[i]->access(), execution_.stream, false))
             return false;
-    return order_access(request.state, request.function, operand_.access(), execution_.stream, true);
+    return wait_before_use(request.state, request.function, operand_.access(), execution_.stream, true);
 }
 
 bool Result::end(const Request &request, Operand *const *operands, int num_operands) noexcept {
     if (!execution_.on_device) return true;
     for (int i = 0; i < num_operands; ++i)
-        if (!note_access(request.state, request.function, operands[i]->access(), execution_.stream, false))
+        if (!record_use(request.state, request.function, operands[i]->access(), execution_.stream, false))
             return false;
-    return note_access(request.state, request.function, operand_.access(), execution_.stream, true) &&
+    return record_use(request.state, request.function, operand_.access(), execution_.stream, true) &&
            wait_if_exported(request.state, request.function, operand_.access());
 }
 
@@ -355,7 +355,7 @@ PyObject *Result::finish(const ModuleState &state) noexcept {
 }
 
 bool choose_stream(const ModuleState &state, const char *function, PyObject *given, int device,
-                   std::initializer_list<const Access *> accesses, HeldStream *stream) noexcept {
+                   std::initializer_list<const TrackedView *> accesses, HeldStream *stream) noexcept {
     int current = device;
     if (current < 0 && !parse_device(state, function, nullptr, &current)) return false;
     if (given != nullptr && Py_IsNone(given) == 0)
@@ -364,7 +364,7 @@ bool choose_stream(const ModuleState &state, const char *function, PyObject *giv
     bool is_active = false;
     if (!active_stream(state, stream, &is_active)) return false;
     if (is_active && (device < 0 || (*stream)->device == device)) return true;
-    for (const Access *access : accesses) {
+    for (const TrackedView *access : accesses) {
         if (access == nullptr || !access->has_producer || access->producer.device != current) continue;
         *stream = access->producer;
         return true;

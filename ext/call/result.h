@@ -21,14 +21,14 @@ struct Request {
 };
 
 // The stream that producers are asked to be ready for, before it is known where the call runs.
-bool consumer_of(const Request &request, Reading &reading) noexcept;
+bool consumer_of(const Request &request, ReadContext &reading) noexcept;
 
 class Result {
 public:
     // Reads and checks `out`, if there is one, decides where the call runs, and else makes an array. A fresh array
     // keeps the operands' memory order as NumPy does, unless it has to overlap nothing.
     bool prepare(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
-                 int num_operands, Overlap overlap, Reading &reading) noexcept;
+                 int num_operands, Overlap overlap, ReadContext &reading) noexcept;
 
     const TensorView &view() const noexcept { return operand_.view(); }
     PyRef ndarray() const noexcept { return operand_.ndarray(); }
@@ -89,7 +89,7 @@ private:
     void settle(Backend backend) const noexcept;
     bool choose_execution(const Request &request, Operand *const *operands, int num_operands) noexcept;
     bool make(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
-              int num_operands, Overlap overlap, Reading &reading) noexcept;
+              int num_operands, Overlap overlap, ReadContext &reading) noexcept;
     bool check_out(const char *function, const Shape &shape, ElementType type, Operand *const *operands,
                    int num_operands, Overlap overlap) noexcept;
 
@@ -107,6 +107,6 @@ bool broadcast_onto(const char *function, const Operand &a, const Operand &b, Sh
 // whose library has one, else the legacy default stream. It is of `device`; -1: of no array here, so that any
 // does.
 bool choose_stream(const ModuleState &state, const char *function, PyObject *given, int device,
-                   std::initializer_list<const Access *> accesses, HeldStream *stream) noexcept;
+                   std::initializer_list<const TrackedView *> accesses, HeldStream *stream) noexcept;
 
 }  // namespace cukern::py

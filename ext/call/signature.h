@@ -11,7 +11,7 @@ public:
     static constexpr int kMost = 8;
 
     // Read when the extension is compiled. "/" and "*" mean what they do in Python; a parameter with a default is
-    // optional.
+    // optional, and those without one come first. What this cannot read does not compile.
     constexpr explicit Signature(const char *text) noexcept {
         const char *at = text + 1;
         bool positional = true;
@@ -27,6 +27,7 @@ public:
             } else {
                 int length = 0;
                 for (; *at != ',' && *at != '=' && *at != ')'; ++at) names_[count_][length++] = *at;
+                if (length == kLongest || (*at != '=' && required_ != count_)) refuse_text();
                 if (*at != '=') required_ = count_ + 1;
                 while (*at != ',' && *at != ')') ++at;
                 ++count_;
@@ -41,6 +42,7 @@ public:
                PyObject **arguments) const noexcept;
 
 private:
+    static void refuse_text() noexcept {}  // no constant expression: the compiler stops at a call of it
     bool refuse_count(const char *function, Py_ssize_t given, int most) const noexcept;
     bool set_named(const char *function, PyObject *name, PyObject *value, PyObject **arguments) const noexcept;
 

@@ -53,7 +53,7 @@ PyRef take_back(const ForeignArray &foreign) noexcept {
     Array *array = array_of(foreign.own);
     PyRef view = array_view(array, array->data, array->ndim, array->shape(), array->strides());
     if (!view) return {};
-    array->storage->note_returned();
+    array->storage->record_returned();
     array_of(view.get())->read_only = foreign.read_only || array->read_only;
     return view;
 }
@@ -84,7 +84,7 @@ PyRef adopt_array(const Place &place, const ForeignArray &foreign, PyObject *kee
                        static_cast<std::size_t>(bytes), location.device, release_keeper, held.get(), &storage);
     if (status == CUKERN_OK) {
         (void)held.release();
-        if (foreign.has_producer) status = storage->note(foreign.producer, true);
+        if (foreign.has_producer) status = storage->record_use(foreign.producer, true);
         if (status != CUKERN_OK) storage->release();
     }
     if (status != CUKERN_OK) {
@@ -119,8 +119,8 @@ PyRef copied(const ModuleState &state, const char *function, Operand &source, Py
     PyRef result =
         new_array(state, function, kind, type, view.immediate ? 0 : view.ndim, view.shape, strides, stream);
     if (!result || !source.check_unchanged(function)) return {};
-    Access destination;
-    access_of(array_of(result.get()), &destination);
+    TrackedView destination;
+    tracked_view_of(array_of(result.get()), &destination);
     return copy_into(state, function, source.access(), destination, stream) ? std::move(result) : PyRef();
 }
 
@@ -201,7 +201,7 @@ PyRef shared_array(const ModuleState &state, const char *function, PyObject *obj
     const TypeRecord &record = *held;
     ForeignArray foreign;
     if (record.protocol == Protocol::cuda) {
-        Reading reading;
+        ReadContext reading;
         if (!read_foreign(place, record, object, reading, false, &foreign)) return {};
         return adopt_array(place, foreign, object, object);
     }
@@ -335,7 +335,7 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keyword
                         "from_dlpack: copy=False, but x is in host memory, which has to be copied to a device");
         return nullptr;
     } else {  // the host's own memory: its view, and then a copy
-        Access source;
+        TrackedView source;
         source.view.data = foreign.data;
         source.view.type = foreign.type;
         source.view.ndim = foreign.ndim;
@@ -347,8 +347,8 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keyword
         result = make(state, "from_dlpack", Shape(foreign.ndim, foreign.shape), nullptr, foreign.type, options,
                       &stream);
         if (!result) return nullptr;
-        Access destination;
-        access_of(array_of(result.get()), &destination);
+        TrackedView destination;
+        tracked_view_of(array_of(result.get()), &destination);
         return copy_into(state, "from_dlpack", source, destination, stream) ? result.release() : nullptr;
     }
     const bool copies = always && !foreign.is_copy;

@@ -45,8 +45,8 @@ PyRef from_host(const ModuleState &state, const char *function, Operand &source,
     PyRef array =
         make(state, function, Shape(view.immediate ? 0 : view.ndim, view.shape), strides, type, options, &stream);
     if (!array || !source.check_unchanged(function)) return {};  // the options may have run code
-    Access destination;
-    access_of(array_of(array.get()), &destination);
+    TrackedView destination;
+    tracked_view_of(array_of(array.get()), &destination);
     return copy_into(state, function, source.access(), destination, stream) ? std::move(array) : PyRef();
 }
 

@@ -84,12 +84,12 @@ PyRef join(const ModuleState &state, const char *function, const Parts &parts, i
         return {};
     PyRef result = new_array(state, function, kind, type, shape.ndim, shape.lengths, nullptr, stream);
     if (!result) return {};
-    Access whole;
-    access_of(array_of(result.get()), &whole);
+    TrackedView whole;
+    tracked_view_of(array_of(result.get()), &whole);
     std::int64_t begin = 0;
     for (Py_ssize_t i = 0; i < parts.count; ++i) {
-        const Access &part = parts.operands[i].access();
-        Access place = whole;
+        const TrackedView &part = parts.operands[i].access();
+        TrackedView place = whole;
         place.view.shape[axis] = part.view.shape[axis];
         place.view.data = static_cast<char *>(whole.view.data) + begin * whole.view.strides[axis] * size_of(type);
         begin += part.view.shape[axis];

@@ -83,7 +83,7 @@ Managed *lend(Array *array, const dlpack::Device &device) noexcept {
     lent->array = PyRef::borrow(object_of(array)).release();
     lent->managed.manager_context = lent;
     lent->managed.deleter = delete_lent<Managed>;
-    array->storage->note_lent();
+    array->storage->record_lent();
     return &lent->managed;
 }
 
@@ -212,10 +212,10 @@ PyRef array_to_lend(const ModuleState &state, PyObject *self, const Wish &wish, 
         StreamRef stream = consumer;
         lent = new_array(state, "__dlpack__", kind, array->type, array->ndim, array->shape(), nullptr, stream);
         if (!lent) return {};
-        Access source;
-        Access destination;
-        access_of(array, &source);
-        access_of(array_of(lent.get()), &destination);
+        TrackedView source;
+        TrackedView destination;
+        tracked_view_of(array, &source);
+        tracked_view_of(array_of(lent.get()), &destination);
         if (!copy_into(state, "__dlpack__", source, destination, stream)) return {};
     }
     Storage *storage = array_of(lent.get())->storage;
@@ -224,7 +224,7 @@ PyRef array_to_lend(const ModuleState &state, PyObject *self, const Wish &wish, 
     if (to_host || own.type == dlpack::kCPU || host_looks)
         return wait_for_host(state, "__dlpack__", storage, true) ? std::move(lent) : PyRef();
     if (!sync) return lent;
-    const Status status = storage->order(consumer, true);
+    const Status status = storage->wait_before_use(consumer, true);
     if (status != CUKERN_OK) raise_status(state, "__dlpack__", status);
     return status == CUKERN_OK ? std::move(lent) : PyRef();
 }
@@ -284,12 +284,12 @@ PyObject *array_cuda_interface(PyObject *self, void *) {
     const ModuleState &state = state_of_type(self);
     HeldStream stream;
     if (!stream_on(state, "__cuda_array_interface__", nullptr, array->device(), &stream)) return nullptr;
-    Status status = array->storage->order(stream, true);
+    Status status = array->storage->wait_before_use(stream, true);
     if (status != CUKERN_OK) {
         raise_status(state, "__cuda_array_interface__", status);
         return nullptr;
     }
-    array->storage->note_lent();
+    array->storage->record_lent();
     const PyRef shape = PyRef::steal(PyObject_GetAttr(self, state.name_shape));
     const bool packed = is_c_contiguous(array->ndim, array->shape(), array->strides());
     const PyRef strides =

@@ -34,8 +34,8 @@ bool work_stream(int device, HeldStream *stream) noexcept {
 bool order_for_consumer(Array *array) noexcept {
     HeldStream stream;
     if (!work_stream(array->device(), &stream)) return false;
-    Status status = array->storage->order(stream, !array->read_only);
-    if (status == CUKERN_OK) status = array->storage->note(stream, !array->read_only);
+    Status status = array->storage->wait_before_use(stream, !array->read_only);
+    if (status == CUKERN_OK) status = array->storage->record_use(stream, !array->read_only);
     if (status != CUKERN_OK) raise_status(state_of_type(object_of(array)), "DLPack exchange", status);
     return status == CUKERN_OK;
 }

@@ -104,7 +104,7 @@ bool raised(const Place &place) noexcept {
     return false;
 }
 
-bool read_by_exchange(const Place &place, const TypeRecord &record, PyObject *object, Reading &reading,
+bool read_by_exchange(const Place &place, const TypeRecord &record, PyObject *object, ReadContext &reading,
                       bool writes, ForeignArray *array) noexcept {
     if (record.api->tensor_from_object != nullptr) {
         dlpack::Tensor tensor{};
@@ -253,8 +253,8 @@ bool check_foreign(const Place &place, const TypeRecord &record, PyObject *objec
     return record.api == nullptr || check_torch(place, record, object, array);
 }
 
-bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, Reading &reading, bool writes,
-                  ForeignArray *array) noexcept {
+bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, ReadContext &reading,
+                  bool writes, ForeignArray *array) noexcept {
     switch (record.protocol) {
         case Protocol::exchange: return read_by_exchange(place, record, object, reading, writes, array);
         case Protocol::cuda: return read_by_interface(place, record, object, array);

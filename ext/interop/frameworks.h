@@ -3,7 +3,7 @@
 
 #include "streams/streams.h"
 #include "types/dlpack.h"
-#include "view/access.h"
+#include "view/tracked_view.h"
 
 namespace cukern::py {
 
@@ -102,7 +102,7 @@ struct ForeignArray {
 };
 
 // What one call reads its arrays with.
-struct Reading {
+struct ReadContext {
     HeldStream consumer;  // that a producer without a stream of its own is asked to be ready for
     HeldStream earlier;   // that operands have been asked for, while `consumer` is that of the result
     // Of the last array by the exchange API on a device: the stream that its library uses there.
@@ -126,8 +126,8 @@ bool read_tensor(const Place &place, const dlpack::Tensor &tensor, ForeignArray 
 bool check_memory(const Place &place, const ForeignArray &array, std::int64_t *bytes) noexcept;
 
 // Reads an array by its type's protocol.
-bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, Reading &reading, bool writes,
-                  ForeignArray *array) noexcept;
+bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, ReadContext &reading,
+                  bool writes, ForeignArray *array) noexcept;
 
 // Reads an array by its __cuda_array_interface__.
 bool read_by_interface(const Place &place, const TypeRecord &record, PyObject *object,

@@ -92,7 +92,7 @@ bool as_bools(ModuleState &state, const char *function, const Given &given, PyRe
 PyObject *run(ModuleState &state, Op op, const char *function, const Given &given) noexcept {
     const Request request{state, function, given_or_null(given.out), given_or_null(given.stream)};
     Backend backend;
-    Reading reading;
+    ReadContext reading;
     if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
     PyRef bools;
     Operand a;

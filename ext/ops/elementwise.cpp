@@ -60,7 +60,7 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
               const ElementType *cast, PyObject *out, PyObject *given_stream) noexcept {
     const Request request{state, function, out, given_stream};
     Backend backend;
-    Reading reading;
+    ReadContext reading;
     if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
 
     Operand a;

@@ -127,7 +127,7 @@ PyObject *run_matmul(PyObject *module, const char *function, MatmulAlgorithm alg
     const ModuleState &state = state_of(module);
     const Request request{state, function, out, given_stream};
     Backend backend;
-    Reading reading;
+    ReadContext reading;
     if (!ensure_backend(state_of(module), function, &backend) || !consumer_of(request, reading)) return nullptr;
 
     Operand a;

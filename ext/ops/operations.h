@@ -26,3 +26,13 @@ PyObject *run_matmul(PyObject *module, const char *function, MatmulAlgorithm alg
                      PyObject *second, PyObject *out, PyObject *given_stream) noexcept;
 
 }  // namespace cukern::py
+
+// A reduction's parameters, which its docstring begins with and calls are parsed by; `first` is the array, `rule`
+// the row's.
+#define CUKERN_REDUCTION_PARAMETERS(first, rule) \
+    "(" first ", /, axis=None, *" CUKERN_DTYPE_TEXT_##rule ", keepdims=False, out=None, stream=None)"
+#define CUKERN_DTYPE_TEXT_summed ", dtype=None"
+#define CUKERN_DTYPE_TEXT_floating ", dtype=None"
+#define CUKERN_DTYPE_TEXT_promoted ""
+#define CUKERN_DTYPE_TEXT_logical ""
+#define CUKERN_DTYPE_TEXT_index ""

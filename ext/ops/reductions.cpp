@@ -101,7 +101,7 @@ PyObject *run_reduction(ModuleState &state, Op op, PyObject *object, const Reduc
     const Request request{state, function, is_given(given.out) ? given.out : nullptr,
                           is_given(given.stream) ? given.stream : nullptr};
     Backend backend;
-    Reading reading;
+    ReadContext reading;
     if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
     Operand a;
     if (!a.read({state, function, "a"}, object, reading)) return nullptr;
@@ -133,15 +133,15 @@ namespace {
 
 // --- parsing ---
 
-#define CUKERN_PARAMETERS(dtype) "(a, /, axis=None, *" dtype ", keepdims=False, out=None, stream=None)"
-
-constexpr bool takes_dtype(Op op) noexcept { return op == Op::sum || op == Op::prod || op == Op::mean; }
+constexpr bool takes_dtype(Op op) noexcept {
+    return info(op).rule == ResultRule::summed || info(op).rule == ResultRule::floating;
+}
 
 // Of a function, or of a method: `self` is the array then.
 PyObject *parse_and_run(ModuleState &state, Op op, PyObject *self, PyObject *const *values, Py_ssize_t count,
                         PyObject *names) noexcept {
-    static constexpr Signature kWithType(CUKERN_PARAMETERS(", dtype=None"));
-    static constexpr Signature kWithout(CUKERN_PARAMETERS(""));
+    static constexpr Signature kWithType(CUKERN_REDUCTION_PARAMETERS("a", summed));
+    static constexpr Signature kWithout(CUKERN_REDUCTION_PARAMETERS("a", promoted));
     const bool has_dtype = takes_dtype(op);
     PyObject *arguments[Signature::kMost];
     if (!(has_dtype ? kWithType : kWithout).parse(info(op).name, self, values, count, names, arguments))
@@ -168,11 +168,6 @@ PyObject *reduce_array(Op op, PyObject *self, PyObject *const *values, Py_ssize_
     return parse_and_run(state_of_type(self), op, self, values, count, names);
 }
 
-#define CUKERN_DTYPE_TEXT_summed ", dtype=None"
-#define CUKERN_DTYPE_TEXT_floating ", dtype=None"
-#define CUKERN_DTYPE_TEXT_promoted ""
-#define CUKERN_DTYPE_TEXT_logical ""
-#define CUKERN_DTYPE_TEXT_index ""
 #define CUKERN_DTYPE_DOC_summed "dtype : optional\n    What is computed in and returned.\n"
 #define CUKERN_DTYPE_DOC_floating "dtype : optional\n    What is computed in and returned.\n"
 #define CUKERN_DTYPE_DOC_promoted ""
@@ -185,14 +180,14 @@ PyObject *reduce_array(Op op, PyObject *self, PyObject *const *values, Py_ssize_
 #define CUKERN_TYPE_TEXT_index "int64"
 
 #define CUKERN_REDUCTION_DOC(id, rule, doc)                                                                       \
-    #id CUKERN_PARAMETERS(CUKERN_DTYPE_TEXT_##rule) "\n--\n\n" doc                                                \
-                                                    "\n\nParameters\n----------\n"                                \
-                                                    "a : Array, ndarray, another library's array, buffer, or "    \
-                                                    "number\n    Of any shape and any strides.\n"                 \
-                                                    "axis : int or tuple of int, optional\n"                      \
-                                                    "    The dimensions that leave, by default all. An index is " \
-                                                    "of one dimension, or of all elements in C\n"                 \
-                                                    "    order.\n" CUKERN_DTYPE_DOC_##rule                        \
+    #id CUKERN_REDUCTION_PARAMETERS("a", rule) "\n--\n\n" doc                                                     \
+                                               "\n\nParameters\n----------\n"                                     \
+                                               "a : Array, ndarray, another library's array, buffer, or "         \
+                                               "number\n    Of any shape and any strides.\n"                      \
+                                               "axis : int or tuple of int, optional\n"                           \
+                                               "    The dimensions that leave, by default all. An index is "      \
+                                               "of one dimension, or of all elements in C\n"                      \
+                                               "    order.\n" CUKERN_DTYPE_DOC_##rule                             \
         "keepdims : bool\n"                                                                                       \
         "    Whether dimensions stay, with length 1.\n"                                                           \
         "out : array of any kind, or writable buffer, optional\n"                                                 \

@@ -127,7 +127,7 @@ PyObject *array_std(PyObject *self, PyObject *args, PyObject *keywords) {
          "\nExamples\n--------\n>>> import numpy, cukern\n>>> float(cukern." name                               \
          "(numpy.array([1.0, 3.0])))\n1.0\n"
 
-PyMethodDef kSpreadMethods[] = {
+PyMethodDef kVarianceMethods[] = {
     {"var", as_method(spread_function<false>), METH_VARARGS | METH_KEYWORDS,
      CUKERN_SPREAD_DOC("var", "Variance.")},
     {"std", as_method(spread_function<true>), METH_VARARGS | METH_KEYWORDS,

@@ -51,7 +51,7 @@ PyObject *run(ModuleState &state, Op op, const Arguments &arguments) noexcept {
     const char *const function = info(op).name;
     const Request request{state, function, arguments.out, arguments.stream};
     Backend backend;
-    Reading reading;
+    ReadContext reading;
     if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
     const bool chooses = op == Op::where;
     Operand control;
@@ -182,7 +182,7 @@ PyObject *clip_method(PyObject *module, PyObject *args, PyObject *keywords) {
     "ValueError\n    Shapes do not broadcast; or `out` has another shape, or overlaps an operand.\n"         \
     "\nExamples\n--------\n>>> import numpy, cukern\n"
 
-PyMethodDef kSelectionMethods[] = {
+PyMethodDef kWhereMethods[] = {
     {"where", as_method(method<Op::where>), METH_FASTCALL | METH_KEYWORDS,
      "where(condition, a, b, /, *, out=None, stream=None)\n--\n\n"
      "Elements of the first array where a condition holds, else of the second.\n\n"

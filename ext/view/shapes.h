@@ -1,7 +1,7 @@
 // Shapes and axes as arguments.
 #pragma once
 
-#include "view/access.h"
+#include "view/tracked_view.h"
 
 namespace cukern::py {
 

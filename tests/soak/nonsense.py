@@ -141,7 +141,8 @@ def swallowed(tracker: Tracker, error: BaseException | None) -> BaseException | 
         seen.append(chain)
         chain = chain.__cause__ or chain.__context__
     # Of what a look-up of __repr__ or __hash__ raises Python itself makes an object without one.
-    lost = [raised for raised in tracker.raised if str(raised) not in ("__repr__", "__hash__")]
+    pythons = ("__repr__", "__hash__") if "unhashable type" in str(error) else ("__repr__",)
+    lost = [raised for raised in tracker.raised if str(raised) not in pythons]
     return next((raised for raised in lost if not any(raised is each for each in seen)), None)
 
 

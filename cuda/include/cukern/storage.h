@@ -1,11 +1,11 @@
 // Storage: memory that arrays share, which streams have work on it, and how it is given back.
 //
-// Idea: every launch notes its stream on the memory that it touches (`note`), and a launch on another stream waits
-// for those that matter (`order`), on the device, by events. A stream of our own and the legacy default stream can
-// still be asked for an event later; a handle from elsewhere may be gone by then, so that its event is recorded at
-// once. Memory goes back to the free list of the stream that it was made for; while other streams are not done
-// with it, it waits in the pool. Memory lent to a library whose streams are not known is given back after an event
-// that captures all that the device's context had been asked for.
+// Idea: every launch records its stream on the memory that it touches (`record_use`), and a launch on another
+// stream waits for those that matter (`wait_before_use`), on the device, by events. A stream of our own and the
+// legacy default stream can still be asked for an event later; a handle from elsewhere may be gone by then, so
+// that its event is recorded at once. Memory goes back to the free list of the stream that it was made for; while
+// other streams are not done with it, it waits in the pool. Memory lent to a library whose streams are not known
+// is given back after an event that captures all that the device's context had been asked for.
 //
 // Uses are guarded by the caller (in the extension by the GIL); references are counted atomically.
 #pragma once
@@ -66,14 +66,14 @@ public:
     static Status allocate(MemoryKind kind, std::size_t bytes, const StreamRef &stream, bool only_cached,
                            Storage **out) noexcept;
 
-    // Memory of another owner, whose `release` is called once, when no work that was noted is pending any more:
+    // Memory of another owner, whose `release` is called once, when no work that was recorded is pending any more:
     // at once, or by release_finished().
     using Release = void (*)(void *owner) noexcept;
     static Status adopt(MemoryKind kind, void *data, std::size_t bytes, int device, Release release, void *owner,
                         Storage **out) noexcept;
 
     // Destroys what was released while a capture stood in the way. Cheap where there is nothing.
-    static void destroy_put_off() noexcept;
+    static void destroy_deferred() noexcept;
 
     // How many have been destroyed in this process.
     static std::int64_t released() noexcept;
@@ -90,33 +90,33 @@ public:
     Backend backend() const noexcept;
 
     // Work that follows on `stream` sees what was written, and where it writes comes after what was read.
-    Status order(const StreamRef &stream, bool write) noexcept {
+    Status wait_before_use(const StreamRef &stream, bool write) noexcept {
         if (count_ == 0 || (count_ == 1 && uses_[0].id == stream.id && uses_[0].device == stream.device &&
                             uses_[0].event == nullptr))
             return CUKERN_OK;
-        return order_slow(stream, write);
+        return wait_before_use_slow(stream, write);
     }
 
     // `stream` has been given work that reads or writes this memory.
-    Status note(const StreamRef &stream, bool write) noexcept {
+    Status record_use(const StreamRef &stream, bool write) noexcept {
         if (count_ == 1 && uses_[0].id == stream.id && uses_[0].device == stream.device &&
             uses_[0].event == nullptr) {
             uses_[0].wrote |= write;
             ++version_;
             return CUKERN_OK;
         }
-        return note_slow(stream, write);
+        return record_use_slow(stream, write);
     }
 
     // Work that the host must see done before it reads (or writes) the memory.
     Status pending(bool write, HostWait *wait) noexcept;
-    // What was waited for need not be waited for again. False where more has been noted meanwhile.
+    // What was waited for need not be waited for again. False where more has been recorded meanwhile.
     bool waited(bool write, const HostWait &wait) noexcept;
 
     // The memory is lent to a library that may use it on any stream until the storage is released.
-    void note_lent() noexcept { ++lent_; }
+    void record_lent() noexcept { ++lent_; }
     // A lent array has come back to us without anybody having used it.
-    void note_returned() noexcept { --lent_; }
+    void record_returned() noexcept { --lent_; }
     // Buffers through which the host sees the memory right now.
     int exports() const noexcept { return exports_; }
     void add_export() noexcept { ++exports_; }
@@ -125,16 +125,16 @@ public:
 private:
     Storage() noexcept = default;
     ~Storage() = default;
-    Status order_slow(const StreamRef &stream, bool write) noexcept;
+    Status wait_before_use_slow(const StreamRef &stream, bool write) noexcept;
     static Storage *make(Context *context, MemoryKind kind, std::size_t bytes, const StreamRef &stream,
                          void *data) noexcept;
-    void note_recycled(const StreamRef &stream) noexcept;
-    Status note_slow(const StreamRef &stream, bool write) noexcept;
-    Status note_use(const StreamRef &stream, bool write) noexcept;
+    void record_recycled(const StreamRef &stream) noexcept;
+    Status record_use_slow(const StreamRef &stream, bool write) noexcept;
+    Status add_use(const StreamRef &stream, bool write) noexcept;
     void take_events(Events *events) noexcept;
     void drop(int index) noexcept;
     void destroy() noexcept;
-    bool put_off() noexcept;
+    bool defer_destruction() noexcept;
     bool is_at_home() const noexcept;
     bool waits_for_capture() const noexcept;
 

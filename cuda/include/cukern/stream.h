@@ -63,7 +63,7 @@ inline StreamRef OwnedStream::ref() noexcept { return {handle_, id_, this, devic
 
 // Whether a stream can still be asked for an event later: a handle from elsewhere may be gone by then, and the
 // per-thread default stream is another one on another thread.
-inline bool lasts(const StreamRef &stream) noexcept { return stream.id == 0 || stream.owner != nullptr; }
+inline bool has_lasting_id(const StreamRef &stream) noexcept { return stream.id == 0 || stream.owner != nullptr; }
 
 // The reference to a handle from elsewhere; `handle` must be of a live stream of `device`.
 Status stream_ref(Stream handle, int device, StreamRef *out) noexcept;

@@ -28,7 +28,9 @@ public:
 
     // The list of idle blocks, on which nothing works any more.
     static constexpr std::uint64_t kIdle = ~std::uint64_t{0};
-    static std::uint64_t list_of(const StreamRef &stream) noexcept { return lasts(stream) ? stream.id : kIdle; }
+    static std::uint64_t list_of(const StreamRef &stream) noexcept {
+        return has_lasting_id(stream) ? stream.id : kIdle;
+    }
 
     // What gives memory back that the pool does not know of, for when there is no more. It tells whether there was
     // any.

@@ -15,7 +15,7 @@ namespace {
 std::atomic<std::int64_t> g_released{0};
 
 // Storages that nobody refers to any more, whose streams are being captured.
-struct PutOff {
+struct DeferredStorages {
     ForkMutex mutex;
     std::vector<Storage *> list;
     std::atomic<std::int64_t> count{0};
@@ -27,9 +27,9 @@ struct PutOff {
         new (&list) std::vector<Storage *>;  // the old one is never destroyed
     }
 };
-PutOff &storages_put_off() noexcept {
-    alignas(PutOff) static unsigned char memory[sizeof(PutOff)];
-    static auto *const instance = new (memory) PutOff;  // never destroyed
+DeferredStorages &deferred_storages() noexcept {
+    alignas(DeferredStorages) static unsigned char memory[sizeof(DeferredStorages)];
+    static auto *const instance = new (memory) DeferredStorages;  // never destroyed
     return *instance;
 }
 
@@ -48,7 +48,7 @@ Status refuse_captured() noexcept {
 }
 
 // The event after all that a use has done: that of a foreign stream is there already.
-Status record_use(Context &context, Use &use) noexcept {
+Status record_event_of(Context &context, Use &use) noexcept {
     if (use.event != nullptr) return CUKERN_OK;
     bool captured = false;
     CUKERN_TRY(is_captured(context, use, &captured));
@@ -66,7 +66,7 @@ Status record_use(Context &context, Use &use) noexcept {
 }
 
 Status wait_for_use(Context &context, const StreamRef &stream, Use &use) noexcept {
-    CUKERN_TRY(record_use(context, use));
+    CUKERN_TRY(record_event_of(context, use));
     const DeviceGuard guard(context.runtime, stream.device);
     CUKERN_TRY(guard.status());
     return context.runtime.wait_event(stream.handle, use.event);
@@ -130,7 +130,7 @@ Storage *Storage::make(Context *context, MemoryKind kind, std::size_t bytes, con
 }
 
 // A recycled block may still be worked on in its stream, which others have to wait for.
-void Storage::note_recycled(const StreamRef &stream) noexcept {
+void Storage::record_recycled(const StreamRef &stream) noexcept {
     uses_[0] = {stream.id, stream.handle, stream.owner, nullptr, stream.device, true};
     if (stream.owner != nullptr) stream.owner->retain();
     count_ = 1;
@@ -159,7 +159,7 @@ Status Storage::allocate(MemoryKind kind, std::size_t bytes, const StreamRef &st
         if (data != nullptr) blocks.release(kind, data, bytes, stream.device, BlockPool::list_of(stream));
         return no_memory();
     }
-    if (recycled) storage->note_recycled(stream);
+    if (recycled) storage->record_recycled(stream);
     *out = storage;
     return CUKERN_OK;
 }
@@ -192,13 +192,13 @@ void Storage::drop(int index) noexcept {
     uses_[count_] = {};
 }
 
-Status Storage::order_slow(const StreamRef &stream, bool write) noexcept {
+Status Storage::wait_before_use_slow(const StreamRef &stream, bool write) noexcept {
     if (generation_ != fork_generation()) return CUKERN_OK;
     bool asked = false;
     for (int i = 0; i < count_; ++i) {
         Use &use = uses_[i];
         // A handle of elsewhere may be of another stream by now than the one that has worked here.
-        const bool own = lasts(stream) && use.id == stream.id && use.device == stream.device;
+        const bool own = has_lasting_id(stream) && use.id == stream.id && use.device == stream.device;
         if (own || (!use.wrote && !write) || use.awaited_by(stream)) continue;
         if (!asked) {
             bool capturing = false;
@@ -209,20 +209,20 @@ Status Storage::order_slow(const StreamRef &stream, bool write) noexcept {
         CUKERN_TRY(wait_for_use(*context_, stream, use));
         use.waiter = stream.id;
         use.waiter_device = stream.device;
-        use.awaited = lasts(stream);  // an id of elsewhere may be another stream's tomorrow
+        use.awaited = has_lasting_id(stream);  // an id of elsewhere may be another stream's tomorrow
     }
     return CUKERN_OK;
 }
 
-Status Storage::note_slow(const StreamRef &stream, bool write) noexcept {
+Status Storage::record_use_slow(const StreamRef &stream, bool write) noexcept {
     if (generation_ != fork_generation()) return CUKERN_OK;
-    return settled(*context_, stream, note_use(stream, write));
+    return settled(*context_, stream, add_use(stream, write));
 }
 
-Status Storage::note_use(const StreamRef &stream, bool write) noexcept {
+Status Storage::add_use(const StreamRef &stream, bool write) noexcept {
     int at = 0;
     while (at < count_ && (uses_[at].id != stream.id || uses_[at].device != stream.device)) ++at;
-    if (at == count_ || !lasts(stream)) {
+    if (at == count_ || !has_lasting_id(stream)) {
         bool capturing = false;
         CUKERN_TRY(stream_is_capturing(stream, &capturing));
         if (capturing) {  // no work yet, and an event would be part of the graph
@@ -245,7 +245,7 @@ Status Storage::note_use(const StreamRef &stream, bool write) noexcept {
     Use &use = uses_[at];
     use.wrote = use.wrote || write;
     use.awaited = false;
-    if (lasts(stream)) {  // its event, if there was one, is of earlier work
+    if (has_lasting_id(stream)) {  // its event, if there was one, is of earlier work
         if (use.event != nullptr) context_->events.release(use.device, std::exchange(use.event, nullptr));
     } else {
         const DeviceGuard guard(context_->runtime, stream.device);
@@ -295,7 +295,7 @@ void Storage::take_events(Events *events) noexcept {
     if (is_at_home()) return;
     for (int i = 0; i < count_; ++i) {
         Use &use = uses_[i];
-        if (record_use(*context_, use) == CUKERN_OK) {
+        if (record_event_of(*context_, use) == CUKERN_OK) {
             events->add(std::exchange(use.event, nullptr), use.device);
             continue;
         }
@@ -308,7 +308,7 @@ std::int64_t Storage::released() noexcept { return g_released.load(std::memory_o
 
 bool Storage::is_at_home() const noexcept {
     const Use &first = uses_[0];
-    return release_ == nullptr && count_ == 1 && lasts({nullptr, first.id, first.owner, first.device}) &&
+    return release_ == nullptr && count_ == 1 && has_lasting_id({nullptr, first.id, first.owner, first.device}) &&
            first.id == home_ && first.device == device_;
 }
 
@@ -322,8 +322,8 @@ bool Storage::waits_for_capture() const noexcept {
     return captured;
 }
 
-bool Storage::put_off() noexcept {
-    PutOff &p = storages_put_off();
+bool Storage::defer_destruction() noexcept {
+    DeferredStorages &p = deferred_storages();
     try {
         const std::lock_guard lock(p.mutex);
         p.leave_inherited();
@@ -335,8 +335,8 @@ bool Storage::put_off() noexcept {
     }
 }
 
-void Storage::destroy_put_off() noexcept {
-    PutOff &p = storages_put_off();
+void Storage::destroy_deferred() noexcept {
+    DeferredStorages &p = deferred_storages();
     if (p.count.load(std::memory_order_relaxed) == 0) return;
     std::vector<Storage *> list;
     {
@@ -351,7 +351,7 @@ void Storage::destroy_put_off() noexcept {
 void Storage::destroy() noexcept {
     const bool frees = generation_ == fork_generation() && !captured_;
     if (frees && waits_for_capture()) {
-        if (put_off()) return;
+        if (defer_destruction()) return;
         captured_ = true;  // no host memory to remember it by: it is not used again
     }
     g_released.fetch_add(1, std::memory_order_relaxed);
@@ -385,7 +385,7 @@ Status release_after(const StreamRef &stream, Storage::Release release, void *ow
     Context *active = nullptr;
     CUKERN_TRY(context(&active));
     Use use{stream.id, stream.handle, nullptr, nullptr, stream.device, false};
-    CUKERN_TRY(settled(*active, stream, record_use(*active, use)));
+    CUKERN_TRY(settled(*active, stream, record_event_of(*active, use)));
     Events events;
     events.add(use.event, use.device);
     wait_for_owner(active, events, release, owner);
@@ -393,7 +393,7 @@ Status release_after(const StreamRef &stream, Storage::Release release, void *ow
 }
 
 void release_finished() noexcept {
-    Storage::destroy_put_off();
+    Storage::destroy_deferred();
     release_waiting_owners();
 }
 

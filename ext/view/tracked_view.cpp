@@ -1,6 +1,6 @@
 #include "base/python.h"
 
-#include "view/access.h"
+#include "view/tracked_view.h"
 
 #include "base/errors.h"
 
@@ -50,7 +50,7 @@ void settle_stream(const StreamRef &stream) noexcept {
 
 std::uint64_t collections() noexcept { return g_collections; }
 
-bool order_foreign(const ModuleState &state, const char *function, const Access &access,
+bool order_foreign(const ModuleState &state, const char *function, const TrackedView &access,
                    const StreamRef &stream) noexcept {
     if (!access.has_producer || same_stream(access.producer, stream)) return true;
     return succeeded(state, function, stream_wait_stream(stream, access.producer));
@@ -58,7 +58,7 @@ bool order_foreign(const ModuleState &state, const char *function, const Access 
 
 namespace {
 
-Status note_work(const Access &access, const StreamRef &stream) noexcept {
+Status note_work(const TrackedView &access, const StreamRef &stream) noexcept {
     if (access.has_producer) {  // its library reuses memory in its own stream's order
         if (!same_stream(access.producer, stream)) CUKERN_TRY(stream_wait_stream(access.producer, stream));
     }
@@ -74,7 +74,7 @@ Status note_work(const Access &access, const StreamRef &stream) noexcept {
 
 }  // namespace
 
-bool note_foreign(const ModuleState &state, const char *function, const Access &access,
+bool note_foreign(const ModuleState &state, const char *function, const TrackedView &access,
                   const StreamRef &stream) noexcept {
     const Status status = note_work(access, stream);
     if (status == CUKERN_OK) return true;
@@ -101,8 +101,8 @@ bool wait_for_host(const ModuleState &state, const char *function, Storage *stor
     return true;
 }
 
-bool copy_into(const ModuleState &state, const char *function, const Access &source, const Access &destination,
-               const StreamRef &stream) noexcept {
+bool copy_into(const ModuleState &state, const char *function, const TrackedView &source,
+               const TrackedView &destination, const StreamRef &stream) noexcept {
     Location from = source.location;
     Location to = destination.location;
     // Between the host's own memory and an array's that the host sees too, the host copies.
@@ -113,8 +113,8 @@ bool copy_into(const ModuleState &state, const char *function, const Access &sou
         if (!wait_for_host(state, function, source.storage, false)) return false;
         from.reachable = false;
     }
-    if (from.reachable && !order_access(state, function, source, stream, false)) return false;
-    if (to.reachable && !order_access(state, function, destination, stream, true)) return false;
+    if (from.reachable && !wait_before_use(state, function, source, stream, false)) return false;
+    if (to.reachable && !wait_before_use(state, function, destination, stream, true)) return false;
     Status status = CUKERN_OK;
     if (from.reachable && to.reachable) {
         status = transfer(source.view, from, destination.view, to, stream);
@@ -124,8 +124,8 @@ bool copy_into(const ModuleState &state, const char *function, const Access &sou
         status = transfer(source.view, from, destination.view, to, stream);
     }
     if (!succeeded(state, function, status)) return false;
-    if (from.reachable && !note_access(state, function, source, stream, false)) return false;
-    if (to.reachable && !note_access(state, function, destination, stream, true)) return false;
+    if (from.reachable && !record_use(state, function, source, stream, false)) return false;
+    if (to.reachable && !record_use(state, function, destination, stream, true)) return false;
     return wait_if_exported(state, function, destination);
 }
 

@@ -10,7 +10,7 @@
 namespace cukern::py {
 
 // Everything here is borrowed from the object that the view is of.
-struct Access {
+struct TrackedView {
     TensorView view;
     Location location;
     Storage *storage = nullptr;  // of an Array; null for other libraries' memory and for the host's own
@@ -33,24 +33,24 @@ struct Shape {
 
 // Raises the exception of a failure; always false.
 bool raise_failure(const ModuleState &state, const char *function, Status status) noexcept;
-bool order_foreign(const ModuleState &state, const char *function, const Access &access,
+bool order_foreign(const ModuleState &state, const char *function, const TrackedView &access,
                    const StreamRef &stream) noexcept;
-bool note_foreign(const ModuleState &state, const char *function, const Access &access,
+bool note_foreign(const ModuleState &state, const char *function, const TrackedView &access,
                   const StreamRef &stream) noexcept;
 
 // Before a launch on `stream`: what the memory still waits for comes first.
-inline bool order_access(const ModuleState &state, const char *function, const Access &access,
-                         const StreamRef &stream, bool write) noexcept {
+inline bool wait_before_use(const ModuleState &state, const char *function, const TrackedView &access,
+                            const StreamRef &stream, bool write) noexcept {
     if (access.storage == nullptr) return order_foreign(state, function, access, stream);
-    const Status status = access.storage->order(stream, write);
+    const Status status = access.storage->wait_before_use(stream, write);
     return status == CUKERN_OK || raise_failure(state, function, status);
 }
 
 // After it: later work elsewhere, and the release of the memory, come after it.
-inline bool note_access(const ModuleState &state, const char *function, const Access &access,
-                        const StreamRef &stream, bool write) noexcept {
+inline bool record_use(const ModuleState &state, const char *function, const TrackedView &access,
+                       const StreamRef &stream, bool write) noexcept {
     if (access.storage == nullptr) return note_foreign(state, function, access, stream);
-    const Status status = access.storage->note(stream, write);
+    const Status status = access.storage->record_use(stream, write);
     return status == CUKERN_OK || raise_failure(state, function, status);
 }
 
@@ -59,7 +59,7 @@ bool wait_for_host(const ModuleState &state, const char *function, Storage *stor
 
 // After a launch that writes: where a buffer of the memory is exported right now, the host sees it at any time.
 // (That it does not write while a launch reads is left to the caller, as with all pinned memory.)
-inline bool wait_if_exported(const ModuleState &state, const char *function, const Access &access) noexcept {
+inline bool wait_if_exported(const ModuleState &state, const char *function, const TrackedView &access) noexcept {
     return access.storage == nullptr || access.storage->exports() == 0 ||
            wait_for_host(state, function, access.storage, false);
 }
@@ -76,12 +76,12 @@ std::uint64_t collections() noexcept;
 
 // destination = source in `stream`'s order, converting between element types; they have one shape and share no
 // memory. Waits only where one of them is ordinary host memory.
-bool copy_into(const ModuleState &state, const char *function, const Access &source, const Access &destination,
-               const StreamRef &stream) noexcept;
+bool copy_into(const ModuleState &state, const char *function, const TrackedView &source,
+               const TrackedView &destination, const StreamRef &stream) noexcept;
 
 // The same where they may share memory: what overlaps goes through a temporary.
-bool copy_apart(const ModuleState &state, const char *function, const Access &source, const Access &destination,
-                const StreamRef &stream) noexcept;
+bool copy_apart(const ModuleState &state, const char *function, const TrackedView &source,
+                const TrackedView &destination, const StreamRef &stream) noexcept;
 
 // Drops leading dimensions of length 1 down to `ndim`: a value that is assigned may have them, as in NumPy.
 void drop_leading(TensorView &view, int ndim) noexcept;
