@@ -20,20 +20,33 @@ N = 1024
 REPEAT = 2000
 
 BARE = """
+#include <cuda.h>
 #include <cuda_runtime.h>
 __global__ void add(const float *a, const float *b, float *out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = a[i] + b[i];
 }
+using Launch = CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+                        void **, void **);
 extern "C" int run(const float *a, const float *b, float *out, int n, int times) {
-    for (int i = 0; i < times; ++i) add<<<(n + 255) / 256, 256>>>(a, b, out, n);
-    return cudaGetLastError();
+    cudaFunction_t function;
+    void *launch;
+    cudaDriverEntryPointQueryResult found;
+    if (cudaGetFuncBySymbol(&function, (const void *)add)) return -1;
+    if (cudaGetDriverEntryPointByVersion("cuLaunchKernel", &launch, 12000, cudaEnableDefault, &found)) return -2;
+    void *parameters[] = {&a, &b, &out, &n};
+    for (int i = 0; i < times; ++i) {
+        int error = ((Launch *)launch)((CUfunction)function, (n + 255) / 256, 1, 1, 256, 1, 1, 0, nullptr, parameters,
+                                       nullptr);
+        if (error) return error;
+    }
+    return 0;
 }
 """
 
 
 def bare_launches() -> Callable[[int], None]:
-    """Compile a loop of launches; return a call that runs it so many times."""
+    """Compile a loop over cuLaunchKernel; return a call that runs it so many times."""
     folder = Path(tempfile.mkdtemp())
     (folder / "bare.cu").write_text(BARE)
     command = ["nvcc", "-O3", "-arch=native", "-shared", "-Xcompiler=-fPIC", "-cudart=shared"]
@@ -43,7 +56,8 @@ def bare_launches() -> Callable[[int], None]:
     pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (a, b, out)]
 
     def run(times: int) -> None:
-        assert library.run(*pointers, N, times) == 0
+        error = library.run(*pointers, N, times)
+        assert error == 0, error
 
     run.kept = (a, b, out)  # type: ignore[attr-defined]
     return run
@@ -87,33 +101,75 @@ def run() -> list[Comparison]:
     cupy_sum = loop("a + b", a=ca, b=cb)
     torch_out = loop("add(a, b, out=out)", add=torch.add, a=ta, b=tb, out=tout)
     cupy_out = loop("add(a, b, out=out)", add=cupy.add, a=ca, b=cb, out=cout)
-    work: list[tuple[str, dict[str, Callable[[int], None]], dict[str, float]]] = [
-        ("add on Array, out=", {"cukern": own_out(a, b, out), "bare launch": bare}, {"bare launch": 1 / 1.15}),
+    torch_fresh = 1 / 0.9
+    work: list[tuple[str, dict[str, Callable[[int], None]], dict[str, float], dict[str, float]]] = [
+        (
+            "add on Array, out=",
+            {"cukern": own_out(a, b, out), "cuLaunchKernel": bare},
+            {},
+            {"cuLaunchKernel": 0.2e-6},
+        ),
         (
             "add on torch tensors, out=",
             {"cukern": own_out(ta, tb, tout), "torch.add": torch_out},
-            {"torch.add": 1 / 0.75},
+            {"torch.add": 1 / 0.7},
+            {},
         ),
-        ("add on CuPy arrays, out=", {"cukern": own_out(ca, cb, cout), "cupy.add": cupy_out}, {"cupy.add": 1.0}),
+        ("add on CuPy arrays, out=", {"cukern": own_out(ca, cb, cout), "cupy.add": cupy_out}, {"cupy.add": 1.0}, {}),
         (
             "add on Array, fresh result",
-            {"cukern": own(a, b), "torch a + b": torch_sum, "cupy a + b": cupy_sum},
+            {"cukern": own(a, b), "cuLaunchKernel": bare, "torch a + b": torch_sum, "cupy a + b": cupy_sum},
             {"torch a + b": 1 / 0.7},
+            {"cuLaunchKernel": 0.35e-6},
         ),
-        ("a + b on Array", {"cukern": loop("a + b", a=a, b=b), "torch a + b": torch_sum}, {}),
+        (
+            "a + b on Array",
+            {"cukern": loop("a + b", a=a, b=b), "cuLaunchKernel": bare, "torch a + b": torch_sum},
+            {},
+            {"cuLaunchKernel": 0.35e-6},
+        ),
         (
             "add on torch tensors, fresh result",
             {"cukern": own(ta, tb), "torch a + b": torch_sum},
-            {"torch a + b": 1.0},
+            {"torch a + b": torch_fresh},
+            {},
         ),
-        ("add on CuPy arrays, fresh result", {"cukern": own(ca, cb), "cupy a + b": cupy_sum}, {}),
+        ("add on CuPy arrays, fresh result", {"cukern": own(ca, cb), "cupy a + b": cupy_sum}, {}, {}),
+        (
+            "zeros(1024)",
+            {
+                "cukern": loop("zeros(1024)", zeros=cukern.zeros),
+                "cupy.zeros": loop("zeros(1024)", zeros=cupy.zeros),
+                "torch.zeros": loop("zeros(1024, device='cuda')", zeros=torch.zeros),
+            },
+            {"cupy.zeros": 1.0},
+            {},
+        ),
+        (
+            "from_dlpack of a torch tensor",
+            {
+                "cukern": loop("from_dlpack(a)", from_dlpack=cukern.from_dlpack, a=ta),
+                "empty loop": loop("pass"),
+                "cupy.from_dlpack": loop("from_dlpack(a)", from_dlpack=cupy.from_dlpack, a=ta),
+            },
+            {},
+            {"empty loop": 1e-6},
+        ),
     ]
-    for _, calls, _ in work:
+    for _, calls, _, _ in work:
         for call in calls.values():
             seconds_per_call(call, REPEAT)
     return [
         compare(
-            name, calls, kind="call", work=12.0 * N, unit="us", repeat=REPEAT, bounds=bounds, measure=seconds_per_call
+            name,
+            calls,
+            kind="call",
+            work=12.0 * N,
+            unit="us",
+            repeat=REPEAT,
+            bounds=bounds,
+            margins=margins,
+            measure=seconds_per_call,
         )
-        for name, calls, bounds in work
+        for name, calls, bounds, margins in work
     ]

@@ -26,6 +26,7 @@ class Comparison:
     times: dict[str, float] = field(default_factory=dict)
     ratios: dict[str, list[float]] = field(default_factory=dict)
     bounds: dict[str, float] = field(default_factory=dict)
+    margins: dict[str, float] = field(default_factory=dict)  # a peer -> how many seconds more than it we may take
 
     def rate(self, contestant: str) -> float:
         """Return a contestant's rate in `unit`."""
@@ -40,14 +41,20 @@ class Comparison:
 
     def holds(self, peer: str) -> bool:
         """Whether the bound against a peer holds; at least 1.0 is met from 0.98."""
+        if peer in self.margins:
+            return self.excess(peer) <= self.margins[peer]
         bound = self.bounds[peer]
         return self.ratio(peer) >= (0.98 if bound == 1.0 else bound)
+
+    def excess(self, peer: str) -> float:
+        """Return how many seconds more than a peer we take."""
+        return self.times[self.ours] - self.times[peer]
 
     def as_dict(self) -> dict[str, Any]:
         """Return what goes into the JSON."""
         rates = {name: self.rate(name) for name in self.times}
         medians = {peer: self.ratio(peer) for peer in self.ratios}
-        verdicts = {peer: self.holds(peer) for peer in self.bounds}
+        verdicts = {peer: self.holds(peer) for peer in (*self.bounds, *self.margins)}
         return {**asdict(self), "rates": rates, "median_ratios": medians, "holds": verdicts}
 
 
@@ -81,6 +88,7 @@ def compare(
     unit: str,
     repeat: int,
     bounds: dict[str, float] | None = None,
+    margins: dict[str, float] | None = None,
     measure: Callable[[Callable[..., Any], int], float] | None = None,
 ) -> Comparison:
     """Time contestants in alternation; the first of them is ours. `measure` gives the seconds of one call."""
@@ -92,7 +100,7 @@ def compare(
     for _ in range(ROUNDS):
         for contestant, call in contestants.items():
             rounds[contestant].append(measure(call, repeat))
-    result = Comparison(name, kind, ours, work, unit, bounds=bounds or {})
+    result = Comparison(name, kind, ours, work, unit, bounds=bounds or {}, margins=margins or {})
     result.times = {contestant: statistics.median(times) for contestant, times in rounds.items()}
     for peer in peers:
         result.ratios[peer] = [theirs / own for theirs, own in zip(rounds[peer], rounds[ours], strict=True)]
@@ -110,8 +118,12 @@ def table(results: list[Comparison]) -> str:
                 continue
             rounds = " ".join(f"{ratio:.3g}" for ratio in result.ratios[contestant])
             bound = ""
-            if contestant in result.bounds:
+            if contestant in result.bounds or contestant in result.margins:
                 verdict = "holds" if result.holds(contestant) else "**fails**"
-                bound = f"at least {result.bounds[contestant]}: {verdict}"
+                if contestant in result.margins:
+                    allowed, excess = result.margins[contestant] * 1e6, result.excess(contestant) * 1e6
+                    bound = f"at most {allowed:.3g} us more, {excess:.3g}: {verdict}"
+                else:
+                    bound = f"at least {result.bounds[contestant]:.4g}: {verdict}"
             lines.append(f"| | {contestant} | {rate} | {result.ratio(contestant):.3g} | {rounds} | {bound} |")
     return "\n".join(lines)

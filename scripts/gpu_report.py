@@ -373,7 +373,7 @@ def bench_lines(sources: str) -> list[str]:
         if content["sources"] != sources:
             lines += [f"### {name}", "", "Not run on these sources.", ""]
             continue
-        fields = ("name", "kind", "ours", "work", "unit", "times", "ratios", "bounds")
+        fields = ("name", "kind", "ours", "work", "unit", "times", "ratios", "bounds", "margins")
         results = [Comparison(**{field: entry[field] for field in fields}) for entry in content["results"]]
         lines += [f"### {name}", "", table(results), ""]
     return lines
