@@ -1,4 +1,4 @@
-"""Writes _cukern.pyi beside a built _cukern module, from the table of operations that it holds.
+"""Writes _cukern.pyi beside a built _cukern module: parameters as its docstrings write them, with types added.
 
 Run as ``python stubs.py path/to/_cukern.abi3.so``.
 """
@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import inspect
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy
 
-HEAD = '''"""Made by build_backend/stubs.py from the table of operations; not edited by hand."""
+HEAD = '''"""Made by build_backend/stubs.py from the built module; not edited by hand."""
 
 import builtins
 from collections.abc import Iterator, Sequence
@@ -142,30 +145,9 @@ class Array:
     def flags(self) -> dict[str, _bool]: ...
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
-    def __array_namespace__(self, *, api_version: str | None = None) -> Any: ...
-    def reshape(self, *shape: Any, copy: _bool | None = None) -> Array: ...
-    def ravel(self) -> Array: ...
-    def transpose(self, *axes: Any) -> Array: ...
-    def squeeze(self, axis: _Shape | None = None) -> Array: ...
-    def get(self, *, out: Any = None, stream: _Stream = None, blocking: _bool = True) -> Any: ...
-    def item(self, *index: Any) -> Any: ...
-    def tolist(self) -> Any: ...
-    def fill(self, value: Any, *, stream: _Stream = None) -> None: ...
-    def astype(self, dtype: _DType, *, copy: _bool = True, stream: _Stream = None) -> Array: ...
-    def copy(self, order: str = "C", *, stream: _Stream = None) -> Array: ...
     def __copy__(self) -> Array: ...
     def __deepcopy__(self, memo: Any, /) -> Array: ...
-    def __dlpack__(
-        self,
-        *,
-        stream: int | None = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: _bool | None = None,
-    ) -> CapsuleType: ...
-    def __dlpack_device__(self) -> tuple[int, int]: ...
-    def __array__(self, dtype: DTypeLike | None = None, *, copy: _bool | None = None) -> NDArray[Any]: ...
-{reductions}    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any: ...
+{methods}    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any: ...
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __len__(self) -> int: ...
@@ -190,127 +172,203 @@ class Array:
     def __rmatmul__(self, other: Any, /) -> Any: ...
     def __imatmul__(self, other: Any, /) -> Self: ...
 
-def empty({place_of_shape}) -> Array: ...
-def zeros({place_of_shape}) -> Array: ...
-def ones({place_of_shape}) -> Array: ...
-def full(shape: _Shape, fill_value: Any, {place}) -> Array: ...
-def empty_like(a: _Array, {place}) -> Array: ...
-def zeros_like(a: _Array, {place}) -> Array: ...
-def ones_like(a: _Array, {place}) -> Array: ...
-def full_like(a: _Array, fill_value: Any, {place}) -> Array: ...
-def arange(start: Any, stop: Any = None, step: Any = 1, {named_place}) -> Array: ...
-def linspace(start: Any, stop: Any, num: int = 50, endpoint: _bool = True, {named_place}) -> Array: ...
-def eye(N: int, M: int | None = None, k: int = 0, {named_place}) -> Array: ...
-def asarray(a: _Array | ArrayLike, {place}, copy: _bool | None = None) -> Array: ...
-def copy(
-    a: _Array | ArrayLike,
-    order: str = "K",
-    *,
-    memory: str | None = None,
-    device: _Device = None,
-    stream: _Stream = None,
-) -> Array: ...
-def from_dlpack(x: Any, *, device: _Device = None, copy: _bool | None = None, stream: _Stream = None) -> Array: ...
-def concat(arrays: Sequence[Array], axis: int | None = 0, *, stream: _Stream = None) -> Array: ...
-def stack(arrays: Sequence[Array], axis: int = 0, *, stream: _Stream = None) -> Array: ...
-@overload
-def asnumpy(a: _Array, *, out: None = None, stream: _Stream = None, blocking: _bool = True) -> NDArray[Any]: ...
-@overload
-def asnumpy(a: _Array, *, out: _Out, stream: _Stream = None, blocking: _bool = True) -> _Out: ...
-def astype(
-    x: _Array, dtype: _DType, /, *, copy: _bool = True, device: _Device = None, stream: _Stream = None
-) -> Any: ...
-def cumulative_sum(a: _Array, /, *, axis: int | None = None, {running}) -> Any: ...
-def cumulative_prod(a: _Array, /, *, axis: int | None = None, {running}) -> Any: ...
-def vecdot(a: _Array, b: _Array, /, *, axis: int = -1, out: Any = None, stream: _Stream = None) -> Any: ...
-def dot(a: _Array | _Number, b: _Array | _Number, /, *, out: Any = None, stream: _Stream = None) -> Any: ...
-def result_type(*arrays_and_dtypes: Any) -> Any: ...
-def can_cast(from_: Any, to: _DType, /) -> _bool: ...
-def clip(
-    a: _Array | _Number,
-    /,
-    min: _Array | _Number | None = None,
-    max: _Array | _Number | None = None,
-    *,
-    out: Any = None,
-    stream: _Stream = None,
-) -> Any: ...
-def copyto(dst: _Array, src: _Array | ArrayLike, stream: _Stream = None, blocking: _bool = True) -> None: ...
-def reshape(a: Array, shape: _Shape, *, copy: _bool | None = None) -> Array: ...
-def ravel(a: Array, /) -> Array: ...
-def transpose(a: Array, axes: Sequence[int] | None = None) -> Array: ...
-def squeeze(a: Array, axis: _Shape | None = None) -> Array: ...
-def expand_dims(a: Array, axis: int | tuple[int, ...]) -> Array: ...
-def broadcast_to(a: Array, shape: _Shape) -> Array: ...
-def current_stream(device: _Device = None) -> Stream: ...
-def device_count() -> int: ...
-def synchronize(device: _Device = None) -> None: ...
-def counters() -> dict[str, int]: ...
-def memory_info(memory: str = "device", device: _Device = None) -> dict[str, int]: ...
-def set_memory_limit(bytes: int | None, memory: str = "device", device: _Device = None) -> None: ...
-def empty_cache() -> None: ...
-def backend() -> str: ...
-def _information() -> dict[str, Any]: ...
-def _restore(buffer: Buffer, dtype: str, shape: tuple[int, ...], memory: str, /) -> Array: ...
-def _inject_fault(kind: str, n: int, /) -> None: ...
-def _fault_calls(kind: str, /) -> int: ...
-def _held() -> tuple[int, int, int]: ...
-def _set_staging(copies: _bool, slot_bytes: int = 0, small_bytes: int = -1, /) -> None: ...
-def _use_backend(name: str, /) -> None: ...
-def _block_usage() -> tuple[int, int]: ...
-def _release_caches() -> None: ...
-'''
-
-NAMED_PLACE = (
-    "*, dtype: _DType | None = None, memory: str | None = None, device: _Device = None, stream: _Stream = None"
-)
-PLACE = NAMED_PLACE.replace("*, dtype: _DType | None = None", "dtype: _DType | None = None, *")
-
-FUNCTION = """
-@overload
-def {name}({hosts}, /, *, out: None = None, stream: _Stream = None) -> NDArray[Any]: ...
-@overload
-def {name}({own}, /, *, out: None = None, stream: _Stream = None) -> Array: ...
-@overload
-def {name}({parameters}, /, *, out: None = None, stream: _Stream = None) -> Any: ...
-@overload
-def {name}({parameters}, /, *, out: _Out, stream: _Stream = None) -> _Out: ...
-"""
+{functions}'''
 
 OPERATORS = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"]
 OPERATOR = """    def __{name}__(self, other: Any, /) -> Any: ...
     def __r{name}__(self, other: Any, /) -> Any: ...
     def __i{name}__(self, other: Any, /) -> Self: ...
 """
-METHOD = """    def {name}(self, axis: _Shape | None = None, *, {options}) -> Any: ...
-"""
-REDUCTION = """
-def {name}(a: _Array | _Number, /, axis: _Shape | None = None, *, {options}) -> Any: ...
-"""
-KEPT = "keepdims: _bool = False, out: Any = None, stream: _Stream = None"
-TYPED = "dtype: _DType | None = None, " + KEPT
-RUNNING = "dtype: _DType | None = None, include_initial: _bool = False, out: Any = None, stream: _Stream = None"
-SPREAD = "correction: float = 0.0, " + KEPT
 SIGNS = "".join(f"    def __{name}__(self) -> Any: ...\n" for name in ("neg", "pos", "abs", "invert"))
 
-PARAMETERS = {
-    "unary": "a: _Array | _Number",
-    "binary": "a: _Array | _Number, b: _Array | _Number",
-    "scalar": "a: _Array | _Number, factor: _Number | _Array",
-    "choice": "condition: _Array | _Number, a: _Array | _Number, b: _Array | _Number",
-    "axpy": "a: _Number | _Array, x: _Array | _Number, y: _Array | _Number",
-    "product": "a: _Array, b: _Array",
+# What a parameter of this name takes; with a default of None, that too.
+TYPES = {
+    "N": "int",
+    "M": "int",
+    "a": "_Array",
+    "api_version": "str",
+    "arrays": "Sequence[Array]",
+    "arrays_and_dtypes": "Any",
+    "axes": "Sequence[int]",
+    "axis": "_Shape",
+    "b": "_Array",
+    "blocking": "_bool",
+    "buffer": "Buffer",
+    "bytes": "int | None",
+    "copies": "_bool",
+    "copy": "_bool",
+    "correction": "float",
+    "device": "_Device",
+    "dl_device": "tuple[int, int]",
+    "dst": "_Array",
+    "dtype": "_DType",
+    "endpoint": "_bool",
+    "fill_value": "Any",
+    "from_": "Any",
+    "include_initial": "_bool",
+    "index": "Any",
+    "k": "int",
+    "keepdims": "_bool",
+    "kind": "str",
+    "max": "_Array | _Number",
+    "max_version": "tuple[int, int]",
+    "memory": "str",
+    "min": "_Array | _Number",
+    "n": "int",
+    "name": "str",
+    "num": "int",
+    "order": "str",
+    "out": "Any",
+    "shape": "_Shape",
+    "slot_bytes": "int",
+    "small_bytes": "int",
+    "src": "_Array | ArrayLike",
+    "start": "Any",
+    "step": "Any",
+    "stop": "Any",
+    "stream": "_Stream",
+    "to": "_DType",
+    "value": "Any",
+    "x": "_Array",
 }
-HOSTS = {
-    "unary": "a: NDArray[Any]",
-    "binary": "a: NDArray[Any], b: NDArray[Any] | _Number",
-    "scalar": "a: NDArray[Any], factor: _Number",
-    "choice": "condition: NDArray[Any], a: NDArray[Any] | _Number, b: NDArray[Any] | _Number",
-    "axpy": "a: _Number, x: NDArray[Any], y: NDArray[Any] | _Number",
-    "product": "a: NDArray[Any], b: NDArray[Any]",
+TAKE_NONE = {"_Device", "_Stream", "Any"}
+
+ANY_ARRAY = {"a": "_Array | ArrayLike"}
+OWN_ARRAY = {"a": "Array"}
+OR_NUMBER = {"a": "_Array | _Number", "b": "_Array | _Number"}
+ALONG_ONE = {"axis": "int"}
+
+# What functions return, and which of their parameters take something else.
+FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
+    "_block_usage": ("tuple[int, int]", {}),
+    "_fault_calls": ("int", {}),
+    "_held": ("tuple[int, int, int]", {}),
+    "_information": ("dict[str, Any]", {}),
+    "_inject_fault": ("None", {}),
+    "_release_caches": ("None", {}),
+    "_restore": ("Array", {"dtype": "str", "shape": "tuple[int, ...]"}),
+    "_set_staging": ("None", {}),
+    "_use_backend": ("None", {}),
+    "arange": ("Array", {}),
+    "asarray": ("Array", ANY_ARRAY),
+    "astype": ("Any", {}),
+    "backend": ("str", {}),
+    "broadcast_to": ("Array", OWN_ARRAY),
+    "can_cast": ("_bool", {}),
+    "clip": ("Any", OR_NUMBER),
+    "concat": ("Array", {"axis": "int | None"}),
+    "copy": ("Array", ANY_ARRAY),
+    "copyto": ("None", {}),
+    "counters": ("dict[str, int]", {}),
+    "cumulative_prod": ("Any", ALONG_ONE),
+    "cumulative_sum": ("Any", ALONG_ONE),
+    "current_stream": ("Stream", {}),
+    "device_count": ("int", {}),
+    "dot": ("Any", OR_NUMBER),
+    "empty": ("Array", {}),
+    "empty_cache": ("None", {}),
+    "empty_like": ("Array", {}),
+    "expand_dims": ("Array", {**OWN_ARRAY, "axis": "int | tuple[int, ...]"}),
+    "eye": ("Array", {}),
+    "from_dlpack": ("Array", {"x": "Any"}),
+    "full": ("Array", {}),
+    "full_like": ("Array", {}),
+    "linspace": ("Array", {}),
+    "memory_info": ("dict[str, int]", {}),
+    "ones": ("Array", {}),
+    "ones_like": ("Array", {}),
+    "ravel": ("Array", OWN_ARRAY),
+    "reshape": ("Array", OWN_ARRAY),
+    "result_type": ("Any", {}),
+    "set_memory_limit": ("None", {}),
+    "squeeze": ("Array", OWN_ARRAY),
+    "stack": ("Array", ALONG_ONE),
+    "std": ("Any", OR_NUMBER),
+    "synchronize": ("None", {}),
+    "transpose": ("Array", OWN_ARRAY),
+    "var": ("Any", OR_NUMBER),
+    "vecdot": ("Any", ALONG_ONE),
+    "zeros": ("Array", {}),
+    "zeros_like": ("Array", {}),
 }
-OWN = {kind: parameters.replace("NDArray[Any]", "Array") for kind, parameters in HOSTS.items()}
+METHODS: dict[str, tuple[str, dict[str, str]]] = {
+    "__array__": ("NDArray[Any]", {"dtype": "DTypeLike"}),
+    "__array_namespace__": ("Any", {}),
+    "__dlpack__": ("CapsuleType", {"stream": "int"}),
+    "__dlpack_device__": ("tuple[int, int]", {}),
+    "astype": ("Array", {}),
+    "copy": ("Array", {}),
+    "fill": ("None", {}),
+    "get": ("Any", {}),
+    "item": ("Any", {}),
+    "ravel": ("Array", {}),
+    "reshape": ("Array", {"shape": "Any"}),
+    "squeeze": ("Array", {}),
+    "std": ("Any", {}),
+    "tolist": ("Any", {}),
+    "transpose": ("Array", {"axes": "Any"}),
+    "var": ("Any", {}),
+}
+
+# Of what takes several operands: those that are arrays, and those that may be numbers beside an array.
+ARRAYS = {
+    "unary": (["a"], []),
+    "binary": (["a"], ["b"]),
+    "scalar": (["a"], ["factor"]),
+    "choice": (["condition", "a"], ["b"]),
+    "axpy": (["x"], ["a", "y"]),
+    "product": (["a", "b"], []),
+}
 PRODUCTS = ["matmul", "matmul_tiled", "matmul_cublas"]
+
+
+def parameters(function: Callable[..., Any], types: dict[str, str]) -> str:
+    """Return a function's parameters as it documents and parses them, with types."""
+    written = []
+    before: inspect.Parameter | None = None
+    for parameter in inspect.signature(function).parameters.values():
+        if before and before.kind == before.POSITIONAL_ONLY != parameter.kind:
+            written.append("/")
+        if parameter.kind == parameter.KEYWORD_ONLY and (before is None or before.kind < before.VAR_POSITIONAL):
+            written.append("*")
+        before = parameter
+        if parameter.name == "self":
+            written.append("self")
+            continue
+        text = f"{parameter.name}: {types.get(parameter.name) or TYPES[parameter.name]}"
+        if parameter.kind == parameter.VAR_POSITIONAL:
+            text = "*" + text
+        elif parameter.default is None and not text.endswith("None") and text.split(": ")[1] not in TAKE_NONE:
+            text += " | None"
+        if parameter.default is not parameter.empty:
+            text += f" = {parameter.default!r}"
+        written.append(text)
+    if before and before.kind == before.POSITIONAL_ONLY and before.name != "self":
+        written.append("/")
+    return ", ".join(written).replace("self, /", "self")
+
+
+def overloads(function: Callable[..., Any], kind: str) -> str:
+    """Return the definitions of an operation: of ndarrays alone, of Arrays alone, of anything, into `out`."""
+    arrays, numbers = ARRAYS[kind]
+    anything = dict.fromkeys(arrays + numbers, "_Array" if kind == "product" else "_Array | _Number")
+    result = []
+    for returns in ("NDArray[Any]", "Array"):
+        one = dict.fromkeys(arrays, returns) | {
+            name: "_Number" if kind == "scalar" or (kind == "axpy" and name == "a") else f"{returns} | _Number"
+            for name in numbers
+        }
+        result.append((one | {"out": "None"}, returns))
+    result += [(anything | {"out": "None"}, "Any"), (anything | {"out": "_Out"}, "_Out")]
+    return "".join(definition(function, types, returns, "@overload\n") for types, returns in result)
+
+
+def definition(function: Callable[..., Any], types: dict[str, str], returns: str, before: str = "") -> str:
+    """Return a line of the stub. `out` of a type that excludes None has no default."""
+    text = parameters(function, types)
+    if types.get("out") == "_Out":
+        text = text.replace("out: _Out | None = None", "out: _Out")
+    return f"{before}def {function.__name__}({text}) -> {returns}: ...\n"
 
 
 def load(path: Path) -> ModuleType:
@@ -325,28 +383,26 @@ def load(path: Path) -> ModuleType:
 
 def stub_of(module: ModuleType) -> str:
     """Return the stub's text."""
-    functions = [(row["name"], row["kind"]) for row in module._table] + [(name, "product") for name in PRODUCTS]
-    functions = [(name, kind) for name, kind in functions if kind != "reduction"]
-    typed = ("summed", "floating")
-    reductions = {
-        row["name"]: TYPED if row["rule"] in typed else KEPT for row in module._table if row["kind"] == "reduction"
-    } | {"var": SPREAD, "std": SPREAD}
-    methods = "".join(METHOD.format(name=name, options=options) for name, options in reductions.items())
-    head = HEAD.replace("{reductions}", methods)
+    functions, methods = [], []
+    for name, (returns, types) in FUNCTIONS.items():
+        functions.append(definition(getattr(module, name), types, returns))
+    for name, (returns, types) in METHODS.items():
+        methods.append(definition(getattr(module.Array, name), types, returns, "    "))
+    copied = module.asnumpy
+    functions.append(definition(copied, {"out": "None"}, "NDArray[Any]", "@overload\n"))
+    functions.append(definition(copied, {"out": "_Out"}, "_Out", "@overload\n"))
+    for row in module._table:
+        function = getattr(module, row["name"])
+        if row["kind"] == "reduction":
+            functions.append(definition(function, OR_NUMBER, "Any"))
+            methods.append(definition(getattr(module.Array, row["name"]), {}, "Any", "    "))
+        else:
+            functions.append(overloads(function, row["kind"]))
+    functions += [overloads(getattr(module, name), "product") for name in PRODUCTS]
     dtypes = [name for name, value in vars(module).items() if isinstance(value, numpy.dtype)]
-    head = head.replace("{dtypes}", "".join(f"{name}: numpy.dtype[Any]\n" for name in dtypes))
-    head = head.replace("{running}", RUNNING)
-    head = head.replace("{place_of_shape}", "shape: _Shape, " + PLACE)
+    head = HEAD.replace("{dtypes}", "".join(f"{name}: numpy.dtype[Any]\n" for name in dtypes))
     head = head.replace("{operators}", "".join(OPERATOR.format(name=name) for name in OPERATORS) + SIGNS)
-    head = head.replace("{place}", PLACE).replace("{named_place}", NAMED_PLACE)
-    return (
-        head
-        + "".join(
-            FUNCTION.format(name=name, hosts=HOSTS[kind], own=OWN[kind], parameters=PARAMETERS[kind])
-            for name, kind in functions
-        )
-        + "".join(REDUCTION.format(name=name, options=options) for name, options in reductions.items())
-    )
+    return head.replace("{methods}", "".join(methods)).replace("{functions}", "".join(functions))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,10 @@
 #include <cstddef>
 #include <cstring>
 
+#include "array/signatures.h"
 #include "base/errors.h"
+#include "base/methods.h"
+#include "base/signature.h"
 #include "ops/operations.h"
 #include "streams/streams.h"
 #include "types/element_types.h"
@@ -283,11 +286,6 @@ PyType_Slot kArraySlots[] = {
 PyType_Spec kArraySpec = {"cukern.Array", offsetof(Array, dimensions), sizeof(std::int64_t), Py_TPFLAGS_DEFAULT,
                           kArraySlots};
 
-template <typename F>
-constexpr PyCFunction with_keywords(F function) noexcept {
-    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
-}
-
 }  // namespace
 
 PyGetSetDef kArrayAttributes[] = {
@@ -312,13 +310,12 @@ PyGetSetDef kArrayAttributes[] = {
 namespace {
 
 // The array API standard's; its versions from 2021.12 to 2024.12 ask nothing else of us.
-PyObject *array_namespace(PyObject *self, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"api_version", nullptr};
-    PyObject *version = Py_None;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "|$O:__array_namespace__", const_cast<char **>(names),
-                                    &version) == 0)
-        return nullptr;
-    bool known = Py_IsNone(version) != 0;
+PyObject *array_namespace(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_ARRAY_NAMESPACE);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("__array_namespace__", self, values, count, names, arguments)) return nullptr;
+    PyObject *const version = arguments[1];
+    bool known = !is_given(version);
     for (const char *each : {"2021.12", "2022.12", "2023.12", "2024.12"})
         known = known || (PyUnicode_Check(version) && PyUnicode_CompareWithASCIIString(version, each) == 0);
     if (!known) {
@@ -344,43 +341,46 @@ PyObject *array_reduction(PyObject *self, PyObject *const *values, Py_ssize_t co
 #define CUKERN_METHOD_unary(id, rule)
 #define CUKERN_METHOD_choice(id, rule)
 #define CUKERN_METHOD_axpy(id, rule)
-#define CUKERN_METHOD_reduction(id, rule)                                        \
-    {#id, with_keywords(array_reduction<Op::id>), METH_FASTCALL | METH_KEYWORDS, \
+#define CUKERN_METHOD_reduction(id, rule)                                    \
+    {#id, as_method(array_reduction<Op::id>), METH_FASTCALL | METH_KEYWORDS, \
      #id CUKERN_REDUCTION_PARAMETERS("$self", rule) "\n--\n\n`cukern." #id "` of this array."},
 
 PyMethodDef kArrayMethods[] = {
 #define CUKERN_OP(id, kind, types, rule, doc) CUKERN_METHOD_##kind(id, rule)
 #include "cukern/ops.def"
 #undef CUKERN_OP
-    {"var", with_keywords(array_var), METH_VARARGS | METH_KEYWORDS,
-     "var(axis=None, **options)\n--\n\n`cukern.var` of this array."},
-    {"std", with_keywords(array_std), METH_VARARGS | METH_KEYWORDS,
-     "std(axis=None, **options)\n--\n\n`cukern.std` of this array."},
-    {"__array_namespace__", with_keywords(array_namespace), METH_VARARGS | METH_KEYWORDS,
-     "__array_namespace__(*, api_version=None)\n--\n\nReturn cukern, whose functions take this array."},
-    {"reshape", with_keywords(array_reshape), METH_VARARGS | METH_KEYWORDS,
-     "reshape(*shape, copy=None)\n--\n\nReturn an array of the same elements, in C order, with another shape.\n\n"
+    {"var", as_method(array_var), METH_FASTCALL | METH_KEYWORDS,
+     "var" CUKERN_VARIANCE_PARAMETERS("$self, /") "\n--\n\n`cukern.var` of this array."},
+    {"std", as_method(array_std), METH_FASTCALL | METH_KEYWORDS,
+     "std" CUKERN_VARIANCE_PARAMETERS("$self, /") "\n--\n\n`cukern.std` of this array."},
+    {"__array_namespace__", as_method(array_namespace), METH_FASTCALL | METH_KEYWORDS,
+     "__array_namespace__" CUKERN_ARRAY_NAMESPACE "\n--\n\nReturn cukern, whose functions take this array."},
+    {"reshape", as_method(array_reshape), METH_VARARGS | METH_KEYWORDS,
+     "reshape($self, /, *shape, copy=None)\n--\n\nReturn an array of the same elements, in C order, with another "
+     "shape.\n\n"
      "A view where the strides allow it; else a copy, or ValueError with ``copy=False``."},
-    {"ravel", with_keywords(array_ravel), METH_VARARGS | METH_KEYWORDS,
-     "ravel()\n--\n\nReturn the elements in C order as one dimension; a view where the strides allow it."},
+    {"ravel", array_ravel, METH_NOARGS,
+     "ravel($self, /)\n--\n\nReturn the elements in C order as one dimension; a view where the strides allow it."},
     {"transpose", array_transpose, METH_VARARGS,
-     "transpose(*axes)\n--\n\nReturn a view with the dimensions in another order, by default the opposite one."},
-    {"squeeze", with_keywords(array_squeeze), METH_VARARGS | METH_KEYWORDS,
-     "squeeze(axis=None)\n--\n\nReturn a view without dimensions of length 1."},
-    {"get", with_keywords(array_get), METH_VARARGS | METH_KEYWORDS,
-     "get(*, out=None, stream=None, blocking=True)\n--\n\nReturn the elements as ndarray: `cukern.asnumpy`."},
+     "transpose($self, /, *axes)\n--\n\nReturn a view with the dimensions in another order, by default the "
+     "opposite one."},
+    {"squeeze", as_method(array_squeeze), METH_FASTCALL | METH_KEYWORDS,
+     "squeeze" CUKERN_ARRAY_SQUEEZE "\n--\n\nReturn a view without dimensions of length 1."},
+    {"get", as_method(array_get), METH_FASTCALL | METH_KEYWORDS,
+     "get" CUKERN_ARRAY_GET "\n--\n\nReturn the elements as ndarray: `cukern.asnumpy`."},
     {"item", array_item, METH_VARARGS,
-     "item(*index)\n--\n\nReturn one element as a Python number; waits for work that writes it."},
+     "item($self, /, *index)\n--\n\nReturn one element as a Python number; waits for work that writes it."},
     {"tolist", array_tolist, METH_NOARGS,
-     "tolist()\n--\n\nReturn the elements as nested lists of Python numbers; waits for work that writes them."},
-    {"fill", with_keywords(array_fill), METH_VARARGS | METH_KEYWORDS,
-     "fill(value, *, stream=None)\n--\n\nSet every element to one number."},
-    {"astype", with_keywords(array_astype), METH_VARARGS | METH_KEYWORDS,
-     "astype(dtype, *, copy=True, stream=None)\n--\n\nReturn a copy with another element type.\n\nValues that the "
+     "tolist($self, /)\n--\n\nReturn the elements as nested lists of Python numbers; waits for work that writes "
+     "them."},
+    {"fill", as_method(array_fill), METH_FASTCALL | METH_KEYWORDS,
+     "fill" CUKERN_ARRAY_FILL "\n--\n\nSet every element to one number."},
+    {"astype", as_method(array_astype), METH_FASTCALL | METH_KEYWORDS,
+     "astype" CUKERN_ARRAY_ASTYPE "\n--\n\nReturn a copy with another element type.\n\nValues that the "
      "type "
      "cannot hold become whatever the processor gives, as in NumPy."},
-    {"copy", with_keywords(array_copy), METH_VARARGS | METH_KEYWORDS,
-     "copy(order='C', *, stream=None)\n--\n\nReturn a copy in memory of the same kind.\n\n"
+    {"copy", as_method(array_copy), METH_FASTCALL | METH_KEYWORDS,
+     "copy" CUKERN_ARRAY_COPY "\n--\n\nReturn a copy in memory of the same kind.\n\n"
      "`order` is 'C' (packed in C order, as kernels want it), 'F', 'A' (F if the array is) or 'K' (its own)."},
     {"__format__", array_format, METH_O, "The one element by a format of numbers; any array without one."},
     {"__round__", array_round, METH_VARARGS, "The one element rounded, as a Python number."},
@@ -388,16 +388,16 @@ PyMethodDef kArrayMethods[] = {
     {"__copy__", array_shallow_copy, METH_NOARGS, "copy.copy: a copy of the elements."},
     {"__deepcopy__", array_deepcopy, METH_O, "copy.deepcopy: a copy of the elements."},
     {"__reduce_ex__", array_reduce_ex, METH_O, "Pickles the elements; out-of-band with protocol 5."},
-    {"__dlpack__", with_keywords(array_to_dlpack), METH_VARARGS | METH_KEYWORDS,
-     "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\nReturn a DLPack capsule."},
+    {"__dlpack__", as_method(array_to_dlpack), METH_FASTCALL | METH_KEYWORDS,
+     "__dlpack__" CUKERN_ARRAY_DLPACK "\n--\n\nReturn a DLPack capsule."},
     {"__dlpack_device__", array_dlpack_device, METH_NOARGS,
-     "__dlpack_device__()\n--\n\nReturn DLPack's device type and number."},
-    {"__array__", with_keywords(array_as_numpy), METH_VARARGS | METH_KEYWORDS,
-     "__array__(dtype=None, *, copy=None)\n--\n\nReturn an ndarray that shares memory; TypeError for device "
+     "__dlpack_device__($self, /)\n--\n\nReturn DLPack's device type and number."},
+    {"__array__", as_method(array_as_numpy), METH_FASTCALL | METH_KEYWORDS,
+     "__array__" CUKERN_ARRAY_ARRAY "\n--\n\nReturn an ndarray that shares memory; TypeError for device "
      "memory."},
     {"__array_function__", array_function, METH_VARARGS,
      "Sends NumPy's other functions to cukern's, where there are such, or to the memory that NumPy sees."},
-    {"__array_ufunc__", with_keywords(array_ufunc), METH_VARARGS | METH_KEYWORDS,
+    {"__array_ufunc__", as_method(array_ufunc), METH_VARARGS | METH_KEYWORDS,
      "Sends NumPy's functions to cukern's."},
     {nullptr, nullptr, 0, nullptr},
 };

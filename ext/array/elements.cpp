@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "array/signatures.h"
+#include "base/signature.h"
 #include "call/operand.h"
 #include "call/result.h"
 #include "streams/streams.h"
@@ -121,43 +123,37 @@ int array_assign_subscript(PyObject *self, PyObject *key, PyObject *value) {
     return target && assign(state_of_type(self), array_of(target.get()), value) ? 0 : -1;
 }
 
-PyObject *array_fill(PyObject *self, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"value", "stream", nullptr};
-    PyObject *value = nullptr;
-    PyObject *stream = nullptr;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|$O:fill", const_cast<char **>(names), &value, &stream) ==
-            0 ||
-        !check_writable(array_of(self)) || !fill_number(state_of_type(self), array_of(self), value, stream))
+PyObject *array_fill(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_ARRAY_FILL);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("fill", self, values, count, names, arguments) || !check_writable(array_of(self)) ||
+        !fill_number(state_of_type(self), array_of(self), arguments[1], arguments[2]))
         return nullptr;
     Py_RETURN_NONE;
 }
 
-PyObject *array_astype(PyObject *self, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"dtype", "copy", "stream", nullptr};
-    PyObject *dtype = nullptr;
-    PyObject *stream = nullptr;
-    int copy = 1;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|$pO:astype", const_cast<char **>(names), &dtype, &copy,
-                                    &stream) == 0)
+PyObject *array_astype(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_ARRAY_ASTYPE);
+    PyObject *arguments[Signature::kMost];
+    bool copy = true;
+    if (!kSignature.parse("astype", self, values, count, names, arguments) || !parse_flag(arguments[2], &copy))
         return nullptr;
     const ModuleState &state = state_of_type(self);
     ElementType type;
-    if (!parse_dtype(state, "astype", dtype, &type)) return nullptr;
-    if (type == array_of(self)->type && copy == 0) return PyRef::borrow(self).release();
-    return converted(state, "astype", array_of(self), type, MemoryOrder::keep, stream).release();
+    if (!parse_dtype(state, "astype", arguments[1], &type)) return nullptr;
+    if (type == array_of(self)->type && !copy) return PyRef::borrow(self).release();
+    return converted(state, "astype", array_of(self), type, MemoryOrder::keep, arguments[3]).release();
 }
 
-PyObject *array_copy(PyObject *self, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"order", "stream", nullptr};
-    PyObject *order = nullptr;
-    PyObject *stream = nullptr;
-    MemoryOrder memory_order = MemoryOrder::c;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "|O$O:copy", const_cast<char **>(names), &order, &stream) ==
-            0 ||
-        !parse_order("copy", order, &memory_order))
+PyObject *array_copy(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_ARRAY_COPY);
+    PyObject *arguments[Signature::kMost];
+    MemoryOrder order = MemoryOrder::c;
+    if (!kSignature.parse("copy", self, values, count, names, arguments) ||
+        !parse_order("copy", arguments[1], &order))
         return nullptr;
     Array *array = array_of(self);
-    return converted(state_of_type(self), "copy", array, array->type, memory_order, stream).release();
+    return converted(state_of_type(self), "copy", array, array->type, order, arguments[2]).release();
 }
 
 PyObject *array_shallow_copy(PyObject *self, PyObject *) {

@@ -5,9 +5,11 @@
 
 #include <cstring>
 
+#include "array/signatures.h"
 #include "base/backend.h"
 #include "base/errors.h"
 #include "base/methods.h"
+#include "base/signature.h"
 #include "call/operand.h"
 #include "call/result.h"
 #include "interop/array_exchange.h"
@@ -125,15 +127,18 @@ PyRef host_ndarray(const ModuleState &state, const Operand &operand) noexcept {
                                                                                                 : PyRef();
 }
 
-PyObject *asnumpy_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"a", "out", "stream", "blocking", nullptr};
-    PyObject *object = nullptr;
-    PyObject *out = nullptr;
-    PyObject *stream = nullptr;
-    int blocking = 1;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|$OOp:asnumpy", const_cast<char **>(names), &object, &out,
-                                    &stream, &blocking) == 0)
+#define CUKERN_ASNUMPY "(a, *, out=None, stream=None, blocking=True)"
+#define CUKERN_COPYTO "(dst, src, stream=None, blocking=True)"
+
+PyObject *asnumpy_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_ASNUMPY);
+    PyObject *arguments[Signature::kMost];
+    bool blocking = true;
+    if (!kSignature.parse("asnumpy", nullptr, values, count, names, arguments) ||
+        !parse_flag(arguments[3], &blocking))
         return nullptr;
+    PyObject *const object = arguments[0];
+    PyObject *const out = arguments[1];
     const ModuleState &state = state_of(module);
     Backend backend;
     if (!ensure_backend(state_of(module), "asnumpy", &backend)) return nullptr;
@@ -142,18 +147,18 @@ PyObject *asnumpy_method(PyObject *module, PyObject *args, PyObject *keywords) {
         Operand operand;  // other libraries' arrays are looked at in place
         if (!operand.read_memory({state, "asnumpy", "a"}, object, false)) return nullptr;
         if (!operand.access().location.reachable) {  // on the host already
-            if (out == nullptr || Py_IsNone(out) != 0) return host_ndarray(state, operand).release();
+            if (!is_given(out)) return host_ndarray(state, operand).release();
             Operand to;
             if (!to.read_memory({state, "asnumpy", "the destination"}, out, true) ||
                 !operand.check_unchanged("asnumpy") ||
-                !copy_checked(state, "asnumpy", operand.access(), to, blocking != 0, {}))
+                !copy_checked(state, "asnumpy", operand.access(), to, blocking, {}))
                 return nullptr;
             return PyRef::borrow(out).release();
         }
         array = shared_array(state, "asnumpy", object, nullptr);
         if (!array) return nullptr;
     }
-    return asnumpy(state, "asnumpy", array_of(array.get()), out, stream, blocking != 0).release();
+    return asnumpy(state, "asnumpy", array_of(array.get()), out, arguments[2], blocking).release();
 }
 
 // NEP 50: a Python number goes into a type of its own kind or a later one.
@@ -169,20 +174,19 @@ bool fits_kind(PyObject *number, ElementType type) noexcept {
     return fits;
 }
 
-PyObject *copyto_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"dst", "src", "stream", "blocking", nullptr};
-    PyObject *destination = nullptr;
-    PyObject *source = nullptr;
-    PyObject *given = nullptr;
-    int blocking = 1;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "OO|Op:copyto", const_cast<char **>(names), &destination,
-                                    &source, &given, &blocking) == 0)
+PyObject *copyto_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_COPYTO);
+    PyObject *arguments[Signature::kMost];
+    bool blocking = true;
+    if (!kSignature.parse("copyto", nullptr, values, count, names, arguments) ||
+        !parse_flag(arguments[3], &blocking))
         return nullptr;
+    PyObject *source = arguments[1];
     const ModuleState &state = state_of(module);
     Backend backend;
     if (!ensure_backend(state_of(module), "copyto", &backend)) return nullptr;
     Operand to;
-    if (!to.read_memory({state, "copyto", "dst"}, destination, true)) return nullptr;
+    if (!to.read_memory({state, "copyto", "dst"}, arguments[0], true)) return nullptr;
     Operand from;
     PyRef list;
     if (is_plain(source)) {  // Python's numbers take the type of `dst`
@@ -196,11 +200,11 @@ PyObject *copyto_method(PyObject *module, PyObject *args, PyObject *keywords) {
     if (!from.read_memory({state, "copyto", "src"}, source, false)) return nullptr;
     const Location &place = to.access().location.reachable ? to.access().location : from.access().location;
     HeldStream stream;
-    if (!choose_stream(state, "copyto", given, place.reachable ? place.device : -1, {&from.access(), &to.access()},
-                       &stream))
+    if (!choose_stream(state, "copyto", arguments[2], place.reachable ? place.device : -1,
+                       {&from.access(), &to.access()}, &stream))
         return nullptr;
     if (!to.check_unchanged("copyto") || !from.check_unchanged("copyto") ||
-        !copy_checked(state, "copyto", from.access(), to, blocking != 0, stream))
+        !copy_checked(state, "copyto", from.access(), to, blocking, stream))
         return nullptr;
     Py_RETURN_NONE;
 }
@@ -276,24 +280,21 @@ bool copy_checked(const ModuleState &state, const char *function, const TrackedV
     return record_use(state, function, from, stream, false) && record_use(state, function, target, stream, true);
 }
 
-PyObject *array_get(PyObject *self, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"out", "stream", "blocking", nullptr};
-    PyObject *out = nullptr;
-    PyObject *stream = nullptr;
-    int blocking = 1;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "|$OOp:get", const_cast<char **>(names), &out, &stream,
-                                    &blocking) == 0)
+PyObject *array_get(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_ARRAY_GET);
+    PyObject *arguments[Signature::kMost];
+    bool blocking = true;
+    if (!kSignature.parse("get", self, values, count, names, arguments) || !parse_flag(arguments[3], &blocking))
         return nullptr;
-    return asnumpy(state_of_type(self), "get", array_of(self), out, stream, blocking != 0).release();
+    return asnumpy(state_of_type(self), "get", array_of(self), arguments[1], arguments[2], blocking).release();
 }
 
-PyObject *array_as_numpy(PyObject *self, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"dtype", "copy", nullptr};
-    PyObject *dtype = Py_None;
-    PyObject *copy = Py_None;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "|OO:__array__", const_cast<char **>(names), &dtype, &copy) ==
-        0)
-        return nullptr;
+PyObject *array_as_numpy(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_ARRAY_ARRAY);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("__array__", self, values, count, names, arguments)) return nullptr;
+    PyObject *const dtype = arguments[1] != nullptr ? arguments[1] : Py_None;
+    PyObject *const copy = arguments[2] != nullptr ? arguments[2] : Py_None;
     Array *array = array_of(self);
     if (!on_host(array->kind())) {
         PyErr_SetString(
@@ -313,8 +314,8 @@ PyObject *array_as_numpy(PyObject *self, PyObject *args, PyObject *keywords) {
 }
 
 PyMethodDef kHostMethods[] = {
-    {"asnumpy", as_method(asnumpy_method), METH_VARARGS | METH_KEYWORDS,
-     "asnumpy(a, *, out=None, stream=None, blocking=True)\n--\n\nCopy an array to the host.\n\n"
+    {"asnumpy", as_method(asnumpy_method), METH_FASTCALL | METH_KEYWORDS,
+     "asnumpy" CUKERN_ASNUMPY "\n--\n\nCopy an array to the host.\n\n"
      "Parameters\n----------\na : Array, or another library's array\n    One that is on the host already is not "
      "copied.\n"
      "out : ndarray or writable buffer, optional\n    Takes the elements, and is returned. It has the shape that "
@@ -328,8 +329,8 @@ PyMethodDef kHostMethods[] = {
      "Raises\n------\nTypeError\n    bfloat16 without the package ml_dtypes.\n"
      "ValueError\n    ``blocking=False`` without pinned memory; shapes do not fit.\n\n"
      "Examples\n--------\n>>> import cukern\n>>> cukern.asnumpy(cukern.arange(3))\narray([0, 1, 2])\n"},
-    {"copyto", as_method(copyto_method), METH_VARARGS | METH_KEYWORDS,
-     "copyto(dst, src, stream=None, blocking=True)\n--\n\nCopy elements from anywhere to anywhere, with "
+    {"copyto", as_method(copyto_method), METH_FASTCALL | METH_KEYWORDS,
+     "copyto" CUKERN_COPYTO "\n--\n\nCopy elements from anywhere to anywhere, with "
      "broadcasting.\n\n"
      "Parameters\n----------\ndst, src : Array, another library's array, ndarray or buffer\n"
      "    `src` broadcasts to `dst`, and its element type goes into that of `dst` by 'same_kind' casting.\n"

@@ -3,7 +3,9 @@
 
 #include "array/array.h"
 
+#include "array/signatures.h"
 #include "base/methods.h"
+#include "base/signature.h"
 #include "interop/frameworks.h"
 #include "streams/streams.h"
 #include "view/shapes.h"
@@ -179,19 +181,21 @@ bool wants_copy(PyObject *copy, int *wanted) noexcept {
     return true;
 }
 
-PyObject *reshape_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"a", "shape", "copy", nullptr};
-    PyObject *object = nullptr;
-    PyObject *lengths = nullptr;
-    PyObject *copy = Py_None;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "OO|$O:reshape", const_cast<char **>(names), &object, &lengths,
-                                    &copy) == 0)
-        return nullptr;
-    Array *array = array_argument(module, "reshape", object);
+#define CUKERN_RESHAPE "(a, shape, *, copy=None)"
+#define CUKERN_TRANSPOSE "(a, axes=None)"
+#define CUKERN_SQUEEZE "(a, axis=None)"
+#define CUKERN_EXPAND_DIMS "(a, axis)"
+#define CUKERN_BROADCAST_TO "(a, shape)"
+
+PyObject *reshape_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_RESHAPE);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("reshape", nullptr, values, count, names, arguments)) return nullptr;
+    Array *array = array_argument(module, "reshape", arguments[0]);
     Shape shape;
-    if (array == nullptr || !parse_shape("reshape", lengths, &shape)) return nullptr;
+    if (array == nullptr || !parse_shape("reshape", arguments[1], &shape)) return nullptr;
     int wanted = -1;
-    if (!wants_copy(copy, &wanted)) return nullptr;
+    if (!wants_copy(arguments[2], &wanted)) return nullptr;
     return reshaped(array, shape, wanted).release();
 }
 
@@ -200,50 +204,38 @@ PyObject *ravel_method(PyObject *module, PyObject *object) {
     return array != nullptr ? raveled(array).release() : nullptr;
 }
 
-PyObject *transpose_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"a", "axes", nullptr};
-    PyObject *object = nullptr;
-    PyObject *axes = Py_None;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|O:transpose", const_cast<char **>(names), &object, &axes) ==
-        0)
-        return nullptr;
-    if (array_argument(module, "transpose", object) == nullptr) return nullptr;
-    const PyRef packed = PyRef::steal(Py_IsNone(axes) != 0 ? PyTuple_New(0) : PyTuple_Pack(1, axes));
-    return packed ? array_transpose(object, packed.get()) : nullptr;
+PyObject *transpose_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_TRANSPOSE);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("transpose", nullptr, values, count, names, arguments)) return nullptr;
+    if (array_argument(module, "transpose", arguments[0]) == nullptr) return nullptr;
+    const PyRef packed = PyRef::steal(is_given(arguments[1]) ? PyTuple_Pack(1, arguments[1]) : PyTuple_New(0));
+    return packed ? array_transpose(arguments[0], packed.get()) : nullptr;
 }
 
-PyObject *squeeze_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"a", "axis", nullptr};
-    PyObject *object = nullptr;
-    PyObject *axis = nullptr;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|O:squeeze", const_cast<char **>(names), &object, &axis) ==
-        0)
-        return nullptr;
-    Array *array = array_argument(module, "squeeze", object);
-    return array != nullptr ? squeezed(array, axis).release() : nullptr;
+PyObject *squeeze_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_SQUEEZE);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("squeeze", nullptr, values, count, names, arguments)) return nullptr;
+    Array *array = array_argument(module, "squeeze", arguments[0]);
+    return array != nullptr ? squeezed(array, arguments[1]).release() : nullptr;
 }
 
-PyObject *expand_dims_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"a", "axis", nullptr};
-    PyObject *object = nullptr;
-    PyObject *axis = nullptr;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "OO:expand_dims", const_cast<char **>(names), &object,
-                                    &axis) == 0)
-        return nullptr;
-    Array *array = array_argument(module, "expand_dims", object);
-    return array != nullptr ? expanded("expand_dims", array, axis).release() : nullptr;
+PyObject *expand_dims_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_EXPAND_DIMS);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("expand_dims", nullptr, values, count, names, arguments)) return nullptr;
+    Array *array = array_argument(module, "expand_dims", arguments[0]);
+    return array != nullptr ? expanded("expand_dims", array, arguments[1]).release() : nullptr;
 }
 
-PyObject *broadcast_to_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"a", "shape", nullptr};
-    PyObject *object = nullptr;
-    PyObject *lengths = nullptr;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "OO:broadcast_to", const_cast<char **>(names), &object,
-                                    &lengths) == 0)
-        return nullptr;
-    Array *array = array_argument(module, "broadcast_to", object);
+PyObject *broadcast_to_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_BROADCAST_TO);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("broadcast_to", nullptr, values, count, names, arguments)) return nullptr;
+    Array *array = array_argument(module, "broadcast_to", arguments[0]);
     Shape shape;
-    if (array == nullptr || !parse_shape("broadcast_to", lengths, &shape)) return nullptr;
+    if (array == nullptr || !parse_shape("broadcast_to", arguments[1], &shape)) return nullptr;
     return broadcast_array(array, shape).release();
 }
 
@@ -290,13 +282,7 @@ PyObject *array_reshape(PyObject *self, PyObject *args, PyObject *keywords) {
     return reshaped(array_of(self), shape, wanted).release();
 }
 
-PyObject *array_ravel(PyObject *self, PyObject *args, PyObject *keywords) {
-    if (PyTuple_Size(args) != 0 || (keywords != nullptr && PyDict_Size(keywords) != 0)) {
-        PyErr_SetString(PyExc_TypeError, "ravel() takes no arguments");
-        return nullptr;
-    }
-    return raveled(array_of(self)).release();
-}
+PyObject *array_ravel(PyObject *self, PyObject *) { return raveled(array_of(self)).release(); }
 
 PyObject *array_transpose(PyObject *self, PyObject *args) {
     Array *array = array_of(self);
@@ -322,20 +308,19 @@ PyObject *array_transpose(PyObject *self, PyObject *args) {
     return transposed(array, axes).release();
 }
 
-PyObject *array_squeeze(PyObject *self, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"axis", nullptr};
-    PyObject *axis = nullptr;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "|O:squeeze", const_cast<char **>(names), &axis) == 0)
-        return nullptr;
-    return squeezed(array_of(self), axis).release();
+PyObject *array_squeeze(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_ARRAY_SQUEEZE);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("squeeze", self, values, count, names, arguments)) return nullptr;
+    return squeezed(array_of(self), arguments[1]).release();
 }
 
 #define CUKERN_VIEW_EXAMPLE(call, result) \
     "\nExamples\n--------\n>>> import cukern\n>>> a = cukern.arange(6)\n>>> cukern." call "\n" result "\n"
 
 PyMethodDef kViewMethods[] = {
-    {"reshape", as_method(reshape_method), METH_VARARGS | METH_KEYWORDS,
-     "reshape(a, shape, *, copy=None)\n--\n\nReturn the elements of an Array, in C order, with another shape.\n\n"
+    {"reshape", as_method(reshape_method), METH_FASTCALL | METH_KEYWORDS,
+     "reshape" CUKERN_RESHAPE "\n--\n\nReturn the elements of an Array, in C order, with another shape.\n\n"
      "Parameters\n----------\na : Array\nshape : int or tuple of int\n    One length may be -1: what is left "
      "over.\n"
      "copy : bool, optional\n    By default a view where the strides allow it.\n\n"
@@ -345,20 +330,21 @@ PyMethodDef kViewMethods[] = {
     {"ravel", ravel_method, METH_O,
      "ravel(a, /)\n--\n\nReturn the elements of an Array in C order as one dimension; a view where possible.\n\n"
      "Returns\n-------\nArray\n" CUKERN_VIEW_EXAMPLE("ravel(a[::2]).shape", "(3,)")},
-    {"transpose", as_method(transpose_method), METH_VARARGS | METH_KEYWORDS,
-     "transpose(a, axes=None)\n--\n\nReturn a view of an Array with its dimensions in another order.\n\n"
+    {"transpose", as_method(transpose_method), METH_FASTCALL | METH_KEYWORDS,
+     "transpose" CUKERN_TRANSPOSE "\n--\n\nReturn a view of an Array with its dimensions in another order.\n\n"
      "Parameters\n----------\na : Array\naxes : tuple of int, optional\n    By default the opposite order.\n\n"
      "Returns\n-------\nArray\n" CUKERN_VIEW_EXAMPLE("transpose(a.reshape(2, 3)).shape", "(3, 2)")},
-    {"squeeze", as_method(squeeze_method), METH_VARARGS | METH_KEYWORDS,
-     "squeeze(a, axis=None)\n--\n\nReturn a view of an Array without dimensions of length 1.\n\n"
+    {"squeeze", as_method(squeeze_method), METH_FASTCALL | METH_KEYWORDS,
+     "squeeze" CUKERN_SQUEEZE "\n--\n\nReturn a view of an Array without dimensions of length 1.\n\n"
      "Parameters\n----------\na : Array\naxis : int or tuple of int, optional\n    By default all of length 1.\n\n"
      "Returns\n-------\nArray\n" CUKERN_VIEW_EXAMPLE("squeeze(a.reshape(1, 6)).shape", "(6,)")},
-    {"expand_dims", as_method(expand_dims_method), METH_VARARGS | METH_KEYWORDS,
-     "expand_dims(a, axis)\n--\n\nReturn a view of an Array with further dimensions of length 1.\n\n"
+    {"expand_dims", as_method(expand_dims_method), METH_FASTCALL | METH_KEYWORDS,
+     "expand_dims" CUKERN_EXPAND_DIMS "\n--\n\nReturn a view of an Array with further dimensions of length 1.\n\n"
      "Parameters\n----------\na : Array\naxis : int or tuple of int\n    Where they are in the result.\n\n"
      "Returns\n-------\nArray\n" CUKERN_VIEW_EXAMPLE("expand_dims(a, 0).shape", "(1, 6)")},
-    {"broadcast_to", as_method(broadcast_to_method), METH_VARARGS | METH_KEYWORDS,
-     "broadcast_to(a, shape)\n--\n\nReturn a read-only view of an Array with a shape that it broadcasts to.\n\n"
+    {"broadcast_to", as_method(broadcast_to_method), METH_FASTCALL | METH_KEYWORDS,
+     "broadcast_to" CUKERN_BROADCAST_TO
+     "\n--\n\nReturn a read-only view of an Array with a shape that it broadcasts to.\n\n"
      "Parameters\n----------\na : Array\nshape : int or tuple of int\n\n"
      "Returns\n-------\nArray\n" CUKERN_VIEW_EXAMPLE("broadcast_to(a, (2, 6)).strides", "(0, 8)")},
     {nullptr, nullptr, 0, nullptr},

@@ -163,4 +163,8 @@ private:
     PyThreadState *state_;
 };
 
+// Whether an optional argument has been given: neither left out nor None.
+inline bool is_given(PyObject *object) noexcept { return object != nullptr && Py_IsNone(object) == 0; }
+inline PyObject *given_or_null(PyObject *object) noexcept { return is_given(object) ? object : nullptr; }
+
 }  // namespace cukern::py

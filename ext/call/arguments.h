@@ -5,10 +5,6 @@
 
 namespace cukern::py {
 
-// Whether an optional argument has been given: neither left out nor None.
-inline bool is_given(PyObject *object) noexcept { return object != nullptr && Py_IsNone(object) == 0; }
-inline PyObject *given_or_null(PyObject *object) noexcept { return is_given(object) ? object : nullptr; }
-
 // Whether looking at an argument may run Python code: not of None, of numbers and text of Python's own types, of
 // element types, and of a tuple of these. Null counts as None.
 bool may_run_code(PyObject *object) noexcept;

@@ -1,100 +1,18 @@
-// Arrays made of others: asarray, copy, from_dlpack; and another library's memory as an Array.
+// Arrays made of others: asarray, copy, from_dlpack.
 #include "base/python.h"
 
 #include "create/make.h"
 
-#include <cstring>
-#include <vector>
-
 #include "array/array.h"
 #include "base/errors.h"
 #include "base/methods.h"
+#include "base/signature.h"
 #include "call/result.h"
 #include "interop/array_exchange.h"
 #include "streams/streams.h"
-#include "streams/with_blocks.h"
 #include "types/element_types.h"
 
 namespace cukern::py {
-namespace {
-
-// False: there is no memory for it.
-bool appended(std::vector<PyObject *> *list, PyObject *object) noexcept {
-    try {
-        list->push_back(object);
-        return true;
-    } catch (...) {
-        return false;
-    }
-}
-
-// Owners whose memory another owner's array is over, and so on, go one after the other instead of one inside the
-// other: a long chain of them would use up the stack.
-void release_keeper(void *keeper) noexcept {
-    constexpr int kDeepest = 32;
-    thread_local int depth = 0;
-    thread_local std::vector<PyObject *> later;
-    if (Py_IsInitialized() == 0) return;  // the interpreter is gone, and with it what the object needs
-    const GilHold gil;
-    auto *object = static_cast<PyObject *>(keeper);
-    if (depth == kDeepest && appended(&later, object)) return;  // else one level more
-    ++depth;
-    Py_DECREF(object);
-    while (depth == 1 && !later.empty()) {
-        object = later.back();
-        later.pop_back();
-        Py_DECREF(object);
-    }
-    --depth;
-}
-
-// An array over the memory of the Array that a capsule of ours has lent, as any view of it.
-PyRef take_back(const ForeignArray &foreign) noexcept {
-    Array *array = array_of(foreign.own);
-    PyRef view = array_view(array, array->data, array->ndim, array->shape(), array->strides());
-    if (!view) return {};
-    array->storage->record_returned();
-    array_of(view.get())->read_only = foreign.read_only || array->read_only;
-    return view;
-}
-
-}  // namespace
-
-PyRef adopt_array(const Place &place, const ForeignArray &foreign, PyObject *keeper, PyObject *base) noexcept {
-    const ModuleState &state = place.state;
-    if (foreign.own != nullptr && is_array(state, foreign.own)) return take_back(foreign);
-    Location location;
-    if (!locate(place, foreign.device, &location)) return {};
-    Backend backend = Backend::host;
-    active_backend(&backend);
-    if (!location.reachable && backend == Backend::cuda) {
-        PyErr_Format(PyExc_BufferError,
-                     "%s: %s is in host memory, which an Array does not share with a GPU in use", place.function,
-                     place.argument);
-        return {};
-    }
-    std::int64_t bytes = 0;
-    if (!check_memory(place, foreign, &bytes)) return {};
-    std::int64_t strides[kMaxDims];
-    for (int i = 0; i < foreign.ndim; ++i) strides[i] = foreign.strides[i] / size_of(foreign.type);
-    Storage *storage = nullptr;
-    PyRef held = PyRef::borrow(keeper);
-    Status status =
-        Storage::adopt(location.reachable ? location.kind : MemoryKind::device, foreign.data,
-                       static_cast<std::size_t>(bytes), location.device, release_keeper, held.get(), &storage);
-    if (status == CUKERN_OK) {
-        (void)held.release();
-        if (foreign.has_producer) status = storage->record_use(foreign.producer, true);
-        if (status != CUKERN_OK) storage->release();
-    }
-    if (status != CUKERN_OK) {
-        raise_status(state, place.function, status);
-        return {};
-    }
-    return array_over(state, storage, static_cast<char *>(foreign.data), foreign.type, foreign.ndim, foreign.shape,
-                      strides, base, foreign.read_only);
-}
-
 namespace {
 
 // A copy of an array that has been read, in memory of ours.
@@ -147,70 +65,6 @@ bool fits(const ModuleState &state, const char *function, const Array *array, co
     return true;
 }
 
-bool is_pinned(const void *data) noexcept {
-    Backend backend = Backend::host;
-    PointerInfo where;
-    return active_backend(&backend) == CUKERN_OK && backend == Backend::cuda &&
-           pointer_info(data, &where) == CUKERN_OK && where.known && where.kind == MemoryKind::pinned;
-}
-
-// Asks for a capsule and reads it. The producer is asked to be ready for `stream`, if it is given, else for the
-// innermost active one, else for its library's own, which needs no order (and a capture could not hold any).
-bool import_dlpack(const Place &place, PyObject *object, const TypeRecord &record, PyObject *stream,
-                   PyObject *copy, ForeignArray *foreign) noexcept {
-    const ModuleState &state = place.state;
-    HeldStream consumer;
-    dlpack::Device where{};
-    Location location;
-    if (!stream_for_new(state, place.function, nullptr, stream, &consumer) || !ask_device(place, object, &where) ||
-        !locate(place, where, &location))
-        return false;
-    if (location.reachable && consumer->device != location.device) consumer.set_default(location.device);
-    void *handle = nullptr;
-    HeldStream active;
-    bool is_active = false;
-    if (!active_stream(state, &active, &is_active)) return false;
-    if (takes_stream(where) && record.api != nullptr && !is_given(stream) && !is_active &&
-        record.api->current_stream(where.type, where.id, &handle) == 0) {
-        StreamRef theirs;
-        if (const Status status = stream_ref(handle, where.id, &theirs); status != CUKERN_OK) {
-            raise_status(state, place.function, status);
-            return false;
-        }
-        consumer = theirs;
-    }
-    const StreamRef &wanted = consumer;
-    const PyRef capsule = call_dlpack(state, object, takes_stream(where) ? &wanted : nullptr, copy, nullptr);
-    if (!capsule || !read_capsule(place, capsule.get(), CapsuleUse::array, foreign)) return false;
-    // torch says of pinned memory where it is when it is asked, and in the capsule that it is the CPU's. That of a
-    // copy is the CPU's.
-    if (where.type == dlpack::kCUDAHost && foreign->device.type == dlpack::kCPU && is_pinned(foreign->data))
-        foreign->device = where;
-    foreign->has_producer = location.reachable;
-    foreign->producer = consumer;
-    foreign->read_only = foreign->read_only || (record.is_jax && !foreign->is_copy);
-    return foreign->is_copy || check_foreign(place, record, object, *foreign);
-}
-
-}  // namespace
-
-PyRef shared_array(const ModuleState &state, const char *function, PyObject *object, PyObject *stream) noexcept {
-    const Place place{state, function, "a"};
-    HeldRecord held;
-    if (!find_record(const_cast<ModuleState &>(state), object, &held)) return {};
-    const TypeRecord &record = *held;
-    ForeignArray foreign;
-    if (record.protocol == Protocol::cuda) {
-        ReadContext reading;
-        if (!read_foreign(place, record, object, reading, false, &foreign)) return {};
-        return adopt_array(place, foreign, object, object);
-    }
-    if (!import_dlpack(place, object, record, stream, Py_None, &foreign)) return {};
-    return adopt_array(place, foreign, foreign.keeper.get(), object);
-}
-
-namespace {
-
 // Whether an object's __dlpack__ is of memory that a device reaches, without a call of it.
 bool lends_device_memory(const ModuleState &state, PyObject *object, bool *lends) noexcept {
     HeldRecord record;
@@ -222,14 +76,17 @@ bool lends_device_memory(const ModuleState &state, PyObject *object, bool *lends
     return true;
 }
 
-PyObject *asarray_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"a", "dtype", "memory", "device", "stream", "copy", nullptr};
-    PyObject *object = nullptr;
-    Options options;
-    PyObject *copy = Py_None;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|O$OOOO:asarray", const_cast<char **>(names), &object,
-                                    &options.dtype, &options.memory, &options.device, &options.stream, &copy) == 0)
-        return nullptr;
+#define CUKERN_ASARRAY "(a, dtype=None, *, memory=None, device=None, stream=None, copy=None)"
+#define CUKERN_COPY "(a, order='K', *, memory=None, device=None, stream=None)"
+#define CUKERN_FROM_DLPACK "(x, /, *, device=None, copy=None, stream=None)"
+
+PyObject *asarray_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_ASARRAY);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("asarray", nullptr, values, count, names, arguments)) return nullptr;
+    PyObject *const object = arguments[0];
+    const Options options{arguments[1], arguments[2], arguments[3], arguments[4]};
+    PyObject *const copy = arguments[5];
     const ModuleState &state = state_of(module);
     if (!ready(module, "asarray")) return nullptr;
     bool always = false;
@@ -275,36 +132,33 @@ PyObject *asarray_method(PyObject *module, PyObject *args, PyObject *keywords) {
     return copied(state, "asarray", source.get(), options.dtype, MemoryOrder::c, options).release();
 }
 
-PyObject *copy_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"a", "order", "memory", "device", "stream", nullptr};
-    PyObject *object = nullptr;
-    PyObject *given_order = nullptr;
-    Options options;
+PyObject *copy_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_COPY);
+    PyObject *arguments[Signature::kMost];
     MemoryOrder order = MemoryOrder::keep;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|O$OOO:copy", const_cast<char **>(names), &object,
-                                    &given_order, &options.memory, &options.device, &options.stream) == 0 ||
-        !parse_order("copy", given_order, &order) || !ready(module, "copy"))
+    if (!kSignature.parse("copy", nullptr, values, count, names, arguments) ||
+        !parse_order("copy", arguments[1], &order) || !ready(module, "copy"))
         return nullptr;
+    PyObject *const object = arguments[0];
+    const Options options{nullptr, arguments[2], arguments[3], arguments[4]};
     PyRef source = PyRef::borrow(object);
     if (is_plain(object)) source = PyRef::steal(PyArray_FromAny(object, nullptr, 0, 0, 0, nullptr));
     return source ? copied(state_of(module), "copy", source.get(), nullptr, order, options).release() : nullptr;
 }
 
-PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"x", "device", "copy", "stream", nullptr};
-    PyObject *object = nullptr;
-    PyObject *copy = Py_None;
-    Options options;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|$OOO:from_dlpack", const_cast<char **>(names), &object,
-                                    &options.device, &copy, &options.stream) == 0)
-        return nullptr;
+PyObject *from_dlpack_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_FROM_DLPACK);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("from_dlpack", nullptr, values, count, names, arguments)) return nullptr;
+    PyObject *const object = arguments[0];
+    const Options options{nullptr, nullptr, arguments[1], arguments[3]};
     const ModuleState &state = state_of(module);
     if (!ready(module, "from_dlpack")) return nullptr;
     const Place place{state, "from_dlpack", "x"};
     bool always = false;
     bool never = false;
-    if (!parse_copy("from_dlpack", copy, &always, &never)) return nullptr;
-    if (Py_IsNone(copy) == 0) copy = always ? Py_True : Py_False;
+    if (!parse_copy("from_dlpack", arguments[2], &always, &never)) return nullptr;
+    PyObject *const copy = always ? Py_True : never ? Py_False : Py_None;
     const bool is_capsule = PyCapsule_CheckExact(object) != 0;
     ForeignArray foreign;
     if (is_capsule) {
@@ -366,23 +220,22 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *args, PyObject *keyword
 }  // namespace
 
 PyMethodDef kImportMethods[] = {
-    {"asarray", as_method(asarray_method), METH_VARARGS | METH_KEYWORDS,
+    {"asarray", as_method(asarray_method), METH_FASTCALL | METH_KEYWORDS,
      CUKERN_COPY_DOC(
-         "asarray(a, dtype=None, *, memory=None, device=None, stream=None, copy=None)",
+         "asarray" CUKERN_ASARRAY,
          "Return an Array of what is given: itself, a view of another library's memory, or a copy.\n\n"
          "What a device reaches already (another library's array on a GPU) is shared. NumPy arrays, buffers,\n"
          "lists, numbers and other arrays on the host are copied.",
          "a : array of any kind, buffer, list or number\ndtype : optional\n    That of `a` by default.\n"
          "copy : bool, optional\n    True always copies; False raises ValueError where a copy is needed.\n",
          ">>> cukern.asarray([1, 2, 3], 'float32')\nArray([1., 2., 3.], dtype=float32)")},
-    {"copy", as_method(copy_method), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_COPY_DOC("copy(a, order='K', *, memory=None, device=None, stream=None)",
-                     "Return a copy of an array as Array.",
+    {"copy", as_method(copy_method), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_COPY_DOC("copy" CUKERN_COPY, "Return a copy of an array as Array.",
                      "a : array of any kind, buffer, list or number\norder : {'K', 'C', 'F', 'A'}\n"
                      "    The memory order of the copy: that of `a`, C, Fortran, or Fortran if `a` is.\n",
                      ">>> a = cukern.zeros(2)\n>>> b = cukern.copy(a)\n>>> b += 1\n>>> a\nArray([0., 0.])")},
-    {"from_dlpack", as_method(from_dlpack_method), METH_VARARGS | METH_KEYWORDS,
-     "from_dlpack(x, /, *, device=None, copy=None, stream=None)\n--\n\nReturn an Array of another library's "
+    {"from_dlpack", as_method(from_dlpack_method), METH_FASTCALL | METH_KEYWORDS,
+     "from_dlpack" CUKERN_FROM_DLPACK "\n--\n\nReturn an Array of another library's "
      "array, by "
      "DLPack.\n\nMemory that a device reaches is shared, which "
      "includes torch's\npinned tensors, and on the host back-end that of the CPU. With a GPU, what is in other "

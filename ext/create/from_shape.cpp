@@ -7,7 +7,7 @@
 
 #include "base/backend.h"
 #include "base/methods.h"
-#include "call/signature.h"
+#include "base/signature.h"
 #include "streams/streams.h"
 #include "types/element_types.h"
 #include "view/shapes.h"

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/methods.h"
+#include "base/signature.h"
 #include "streams/streams.h"
 #include "view/shapes.h"
 
@@ -98,17 +99,16 @@ PyRef join(const ModuleState &state, const char *function, const Parts &parts, i
     return result;
 }
 
-PyObject *join_arrays(PyObject *module, const char *function, PyObject *args, PyObject *keywords,
-                      bool stacks) noexcept {
-    static const char *const names[] = {"arrays", "axis", "stream", nullptr};
-    PyObject *sequence = nullptr;
-    PyObject *axis = nullptr;
-    PyObject *stream = nullptr;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|O$O", const_cast<char **>(names), &sequence, &axis,
-                                    &stream) == 0)
-        return nullptr;
+#define CUKERN_JOIN "(arrays, axis=0, *, stream=None)"
+
+PyObject *join_arrays(PyObject *module, const char *function, bool stacks, PyObject *const *values,
+                      Py_ssize_t given, PyObject *names) noexcept {
+    static constexpr Signature kSignature(CUKERN_JOIN);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse(function, nullptr, values, given, names, arguments)) return nullptr;
+    PyObject *const axis = arguments[1];
     const ModuleState &state = state_of(module);
-    const PyRef tuple = ready(module, function) ? PyRef::steal(PySequence_Tuple(sequence)) : PyRef();
+    const PyRef tuple = ready(module, function) ? PyRef::steal(PySequence_Tuple(arguments[0])) : PyRef();
     if (!tuple) return nullptr;
     const Py_ssize_t count = PyTuple_Size(tuple.get());
     if (count == 0) {
@@ -148,28 +148,28 @@ PyObject *join_arrays(PyObject *module, const char *function, PyObject *args, Py
     for (Py_ssize_t i = 0; i < count; ++i)
         if (!operands[i].read_memory({state, function, "an array"}, PyTuple_GetItem(changed.get(), i), false))
             return nullptr;
-    return join(state, function, {operands.get(), count}, at[0], stream).release();
+    return join(state, function, {operands.get(), count}, at[0], arguments[2]).release();
 }
 
-PyObject *concat_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    return join_arrays(module, "concat", args, keywords, false);
+PyObject *concat_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    return join_arrays(module, "concat", false, values, count, names);
 }
-PyObject *stack_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    return join_arrays(module, "stack", args, keywords, true);
+PyObject *stack_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    return join_arrays(module, "stack", true, values, count, names);
 }
 
 }  // namespace
 
 PyMethodDef kJoinMethods[] = {
-    {"concat", as_method(concat_method), METH_VARARGS | METH_KEYWORDS,
-     "concat(arrays, axis=0, *, stream=None)\n--\n\nReturn Arrays put one after the other along an axis.\n\n"
+    {"concat", as_method(concat_method), METH_FASTCALL | METH_KEYWORDS,
+     "concat" CUKERN_JOIN "\n--\n\nReturn Arrays put one after the other along an axis.\n\n"
      "Parameters\n----------\narrays : sequence of Array\n    They agree in all lengths but the axis's.\n"
      "axis : int or None\n    None joins the elements of all, in C order.\n"
      "stream : optional\n\nReturns\n-------\nArray\n    Of the promoted element type.\n\n"
      "Examples\n--------\n>>> import cukern\n>>> cukern.concat([cukern.zeros(2), cukern.ones(1)])\nArray([0., 0., "
      "1.])\n"},
-    {"stack", as_method(stack_method), METH_VARARGS | METH_KEYWORDS,
-     "stack(arrays, axis=0, *, stream=None)\n--\n\nReturn Arrays put one after the other along a new axis.\n\n"
+    {"stack", as_method(stack_method), METH_FASTCALL | METH_KEYWORDS,
+     "stack" CUKERN_JOIN "\n--\n\nReturn Arrays put one after the other along a new axis.\n\n"
      "Parameters\n----------\narrays : sequence of Array\n    They have one shape.\naxis : int\n    Where the new "
      "axis is.\n"
      "stream : optional\n\nReturns\n-------\nArray\n    Of the promoted element type.\n\n"

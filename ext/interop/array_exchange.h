@@ -10,6 +10,11 @@ namespace cukern::py {
 // what the array names as its base, or null.
 PyRef adopt_array(const Place &place, const ForeignArray &foreign, PyObject *keeper, PyObject *base) noexcept;
 
+// Reads another library's array by DLPack, to be adopted. `stream`, where the memory will be used first, may be
+// null; `copy` is None, True or False.
+bool import_dlpack(const Place &place, PyObject *object, const TypeRecord &record, PyObject *stream,
+                   PyObject *copy, ForeignArray *foreign) noexcept;
+
 // Another library's array as an Array that shares its memory, which a device reaches. `stream` may be null.
 PyRef shared_array(const ModuleState &state, const char *function, PyObject *object, PyObject *stream) noexcept;
 

@@ -6,7 +6,9 @@
 #include <cstring>
 #include <new>
 
+#include "array/signatures.h"
 #include "base/errors.h"
+#include "base/signature.h"
 #include "interop/array_exchange.h"
 #include "interop/frameworks.h"
 #include "streams/streams.h"
@@ -141,7 +143,7 @@ bool parse_consumer(const ModuleState &state, PyObject *stream, int device, bool
 // False with an exception; a version that asks for the versioned form.
 bool parse_version(PyObject *version, bool *versioned) noexcept {
     *versioned = false;
-    if (Py_IsNone(version) != 0) return true;
+    if (!is_given(version)) return true;
     if (PyTuple_Check(version) == 0 || PyTuple_Size(version) != 2) {
         PyErr_Format(PyExc_TypeError, "__dlpack__: max_version is %R; expected (major, minor) or None", version);
         return false;
@@ -152,7 +154,7 @@ bool parse_version(PyObject *version, bool *versioned) noexcept {
 }
 
 bool parse_device_pair(PyObject *pair, dlpack::Device *device) noexcept {
-    if (Py_IsNone(pair) != 0) return true;
+    if (!is_given(pair)) return true;
     const PyRef type = PyTuple_Check(pair) && PyTuple_Size(pair) == 2
                            ? PyRef::steal(PyNumber_Index(PyTuple_GetItem(pair, 0)))
                            : PyRef();
@@ -231,15 +233,11 @@ PyRef array_to_lend(const ModuleState &state, PyObject *self, const Wish &wish, 
 
 }  // namespace
 
-PyObject *array_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"stream", "max_version", "dl_device", "copy", nullptr};
-    PyObject *stream = Py_None;
-    PyObject *max_version = Py_None;
-    PyObject *dl_device = Py_None;
-    PyObject *copy = Py_None;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO:__dlpack__", const_cast<char **>(names), &stream,
-                                    &max_version, &dl_device, &copy) == 0)
-        return nullptr;
+PyObject *array_to_dlpack(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_ARRAY_DLPACK);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("__dlpack__", self, values, count, names, arguments)) return nullptr;
+    PyObject *const stream = arguments[1] != nullptr ? arguments[1] : Py_None;
     const ModuleState &state = state_of_type(self);
     Array *array = array_of(self);
     bool sync = true;
@@ -247,9 +245,9 @@ PyObject *array_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
     HeldStream consumer;
     Wish wish{device_of(array)};
     wish.no_stream = Py_IsNone(stream) != 0;
-    if (!parse_copy("__dlpack__", copy, &wish.always, &wish.never) ||
+    if (!parse_copy("__dlpack__", arguments[4], &wish.always, &wish.never) ||
         !parse_consumer(state, stream, array->device(), &sync, &consumer) ||
-        !parse_version(max_version, &versioned) || !parse_device_pair(dl_device, &wish.device))
+        !parse_version(arguments[2], &versioned) || !parse_device_pair(arguments[3], &wish.device))
         return nullptr;
     if (array->read_only && !versioned && !wish.always) {
         PyErr_SetString(

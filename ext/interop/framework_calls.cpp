@@ -65,7 +65,7 @@ bool ask_device(const Place &place, PyObject *object, dlpack::Device *device) no
 
 bool parse_copy(const char *function, PyObject *object, bool *always, bool *never) noexcept {
     *always = *never = false;
-    if (Py_IsNone(object) != 0) return true;
+    if (object == nullptr || Py_IsNone(object) != 0) return true;
     if (PyBool_Check(object) == 0 && !PyArray_IsScalar(object, Bool)) {
         PyErr_Format(PyExc_TypeError, "%s: copy is %R; expected True, False or None", function, object);
         return false;

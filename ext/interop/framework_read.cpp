@@ -86,6 +86,13 @@ bool read_flags(const TypeRecord &record, PyObject *object, ForeignArray *array)
     return true;
 }
 
+// The owner of a tensor; null with an exception set: the tensor is deleted then.
+PyRef keeper_of(dlpack::ManagedTensorVersioned *managed) noexcept {
+    PyRef keeper = PyRef::steal(PyCapsule_New(managed, nullptr, delete_managed<dlpack::ManagedTensorVersioned>));
+    if (!keeper && managed->deleter != nullptr) managed->deleter(managed);
+    return keeper;
+}
+
 // What another library raises for arrays that have no plain memory (sparse, meta, fake) may be of any type and
 // length.
 bool raised(const Place &place) noexcept {
@@ -114,12 +121,8 @@ bool read_by_exchange(const Place &place, const TypeRecord &record, PyObject *ob
     } else {
         dlpack::ManagedTensorVersioned *managed = nullptr;
         if (record.api->managed_from_object(object, &managed) != 0 || managed == nullptr) return raised(place);
-        array->keeper =
-            PyRef::steal(PyCapsule_New(managed, nullptr, delete_managed<dlpack::ManagedTensorVersioned>));
-        if (!array->keeper) {
-            if (managed->deleter != nullptr) managed->deleter(managed);
-            return false;
-        }
+        array->keeper = keeper_of(managed);
+        if (!array->keeper) return false;
         array->read_only = (managed->flags & dlpack::kReadOnly) != 0;
         if (!read_tensor(place, managed->tensor, array)) return false;
     }
@@ -251,6 +254,27 @@ bool check_memory(const Place &place, const ForeignArray &array, std::int64_t *b
 bool check_foreign(const Place &place, const TypeRecord &record, PyObject *object,
                    const ForeignArray &array) noexcept {
     return record.api == nullptr || check_torch(place, record, object, array);
+}
+
+bool import_by_exchange(const Place &place, const TypeRecord &record, PyObject *object, ForeignArray *array,
+                        bool *imported) noexcept {
+    *imported = false;
+    dlpack::ManagedTensorVersioned *managed = nullptr;
+    if (record.api->managed_from_object(object, &managed) != 0 || managed == nullptr) {
+        CaughtError error;
+        if (error.is_ordinary()) return true;
+        error.restore();
+        return false;
+    }
+    array->keeper = keeper_of(managed);
+    std::int64_t bytes = 0;
+    if (!array->keeper || !read_tensor(place, managed->tensor, array) || !check_memory(place, *array, &bytes))
+        return false;
+    array->read_only = (managed->flags & dlpack::kReadOnly) != 0;
+    array->is_copy = (managed->flags & dlpack::kIsCopied) != 0;
+    array->own = lender_of(*managed);
+    *imported = true;
+    return array->is_copy || check_torch(place, record, object, *array);
 }
 
 bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, ReadContext &reading,

@@ -129,6 +129,11 @@ bool check_memory(const Place &place, const ForeignArray &array, std::int64_t *b
 bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, ReadContext &reading,
                   bool writes, ForeignArray *array) noexcept;
 
+// Takes an array over by its type's exchange API, which orders nothing: its library works on its current stream.
+// Where the library refuses, `imported` is false without an exception: __dlpack__ says why.
+bool import_by_exchange(const Place &place, const TypeRecord &record, PyObject *object, ForeignArray *array,
+                        bool *imported) noexcept;
+
 // Reads an array by its __cuda_array_interface__.
 bool read_by_interface(const Place &place, const TypeRecord &record, PyObject *object,
                        ForeignArray *array) noexcept;
@@ -151,7 +156,7 @@ bool read_capsule(const Place &place, PyObject *capsule, CapsuleUse use, Foreign
 // What __dlpack_device__ says; TypeError where there is none, or no pair.
 bool ask_device(const Place &place, PyObject *object, dlpack::Device *device) noexcept;
 
-// `copy=` of DLPack and the array API: None, True or False.
+// `copy=` of DLPack and the array API: None (also where it is null), True or False.
 bool parse_copy(const char *function, PyObject *object, bool *always, bool *never) noexcept;
 
 // Calls __dlpack__ with what the producer understands of our options; `stream` null: none is named. `copy` is

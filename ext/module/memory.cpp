@@ -4,6 +4,7 @@
 #include "base/backend.h"
 #include "base/errors.h"
 #include "base/methods.h"
+#include "base/signature.h"
 #include "streams/streams.h"
 
 #include "cukern/storage.h"
@@ -21,19 +22,20 @@ PyObject *counters_method(PyObject *, PyObject *) {
                          static_cast<long long>(c.free_list_hits));
 }
 
-PyObject *memory_info_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"memory", "device", nullptr};
-    PyObject *memory = nullptr;
-    PyObject *where = nullptr;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "|OO:memory_info", const_cast<char **>(names), &memory,
-                                    &where) == 0)
-        return nullptr;
+#define CUKERN_MEMORY_INFO "(memory='device', device=None)"
+#define CUKERN_SET_MEMORY_LIMIT "(bytes, memory='device', device=None)"
+
+PyObject *memory_info_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_MEMORY_INFO);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("memory_info", nullptr, values, count, names, arguments)) return nullptr;
     const ModuleState &state = state_of(module);
     Backend backend;
     MemoryKind kind;
     int device = 0;
     if (!ensure_backend(state_of(module), "memory_info", &backend) ||
-        !parse_memory("memory_info", memory, &kind) || !parse_device(state, "memory_info", where, &device))
+        !parse_memory("memory_info", arguments[0], &kind) ||
+        !parse_device(state, "memory_info", arguments[1], &device))
         return nullptr;
     MemoryInfo info;
     if (const Status status = memory_info(kind, device, &info); status != CUKERN_OK) {
@@ -46,14 +48,11 @@ PyObject *memory_info_method(PyObject *module, PyObject *args, PyObject *keyword
                          static_cast<long long>(info.limit));
 }
 
-PyObject *set_memory_limit_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"bytes", "memory", "device", nullptr};
-    PyObject *number = nullptr;
-    PyObject *memory = nullptr;
-    PyObject *where = nullptr;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|OO:set_memory_limit", const_cast<char **>(names), &number,
-                                    &memory, &where) == 0)
-        return nullptr;
+PyObject *set_memory_limit_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_SET_MEMORY_LIMIT);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("set_memory_limit", nullptr, values, count, names, arguments)) return nullptr;
+    PyObject *const number = arguments[0];
     long long bytes = 0;
     if (Py_IsNone(number) == 0) {
         bytes = PyLong_AsLongLong(number);
@@ -69,8 +68,8 @@ PyObject *set_memory_limit_method(PyObject *module, PyObject *args, PyObject *ke
     MemoryKind kind;
     int device = 0;
     if (!ensure_backend(state_of(module), "set_memory_limit", &backend) ||
-        !parse_memory("set_memory_limit", memory, &kind) ||
-        !parse_device(state, "set_memory_limit", where, &device))
+        !parse_memory("set_memory_limit", arguments[1], &kind) ||
+        !parse_device(state, "set_memory_limit", arguments[2], &device))
         return nullptr;
     if (const Status status = set_memory_limit(kind, device, bytes); status != CUKERN_OK) {
         raise_status(state, "set_memory_limit", status);
@@ -106,9 +105,8 @@ PyMethodDef kMemoryMethods[] = {
      "    ``free_list_hits``, allocations that were served from what was kept for reuse.\n\n"
      "Examples\n--------\n>>> import cukern\n>>> before = cukern.counters()['launches']\n"
      ">>> a = cukern.ones(3) + cukern.ones(3)\n>>> cukern.counters()['launches'] - before\n3\n"},
-    {"memory_info", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(memory_info_method)),
-     METH_VARARGS | METH_KEYWORDS,
-     "memory_info(memory='device', device=None)\n--\n\nReturn what is known of one kind of memory, in bytes.\n\n"
+    {"memory_info", as_method(memory_info_method), METH_FASTCALL | METH_KEYWORDS,
+     "memory_info" CUKERN_MEMORY_INFO "\n--\n\nReturn what is known of one kind of memory, in bytes.\n\n"
      "Parameters\n----------\nmemory : {'device', 'managed', 'pinned'}\n"
      "device : int or Device, optional\n    The current one by default.\n\n"
      "Returns\n-------\ndict\n"
@@ -117,9 +115,8 @@ PyMethodDef kMemoryMethods[] = {
      "    for reuse; ``limit`` of these two together, 0 where none is set.\n\n"
      "Examples\n--------\n>>> import cukern\n>>> a = cukern.zeros(1000)\n"
      ">>> cukern.memory_info()['in_use'] >= a.nbytes\nTrue\n"},
-    {"set_memory_limit", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(set_memory_limit_method)),
-     METH_VARARGS | METH_KEYWORDS,
-     "set_memory_limit(bytes, memory='device', device=None)\n--\n\nSet the most that cukern takes of one kind of "
+    {"set_memory_limit", as_method(set_memory_limit_method), METH_FASTCALL | METH_KEYWORDS,
+     "set_memory_limit" CUKERN_SET_MEMORY_LIMIT "\n--\n\nSet the most that cukern takes of one kind of "
      "memory on a device.\n\n"
      "Parameters\n----------\nbytes : int or None\n    None lifts the limit.\n"
      "memory : {'device', 'managed', 'pinned'}\n"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/methods.h"
+#include "base/signature.h"
 #include "call/operand.h"
 #include "ops/operations.h"
 #include "streams/streams.h"
@@ -57,36 +58,38 @@ PyObject *result_type_function(PyObject *module, PyObject *args) {
     return dtype_of(state, beside(promoted, weak)).release();
 }
 
-PyObject *can_cast_function(PyObject *module, PyObject *args) {
-    PyObject *from = nullptr;
-    PyObject *to = nullptr;
-    if (PyArg_ParseTuple(args, "OO:can_cast", &from, &to) == 0) return nullptr;
+#define CUKERN_CAN_CAST "(from_, to, /)"
+#define CUKERN_ASTYPE "(x, dtype, /, *, copy=True, device=None, stream=None)"
+
+PyObject *can_cast_function(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_CAN_CAST);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("can_cast", nullptr, values, count, names, arguments)) return nullptr;
     ModuleState &state = state_of(module);
-    ElementType source;
-    ElementType target;
-    if (!element_type_of_object(state, "can_cast", from, &source) || !parse_dtype(state, "can_cast", to, &target))
+    ElementType from;
+    ElementType to;
+    if (!element_type_of_object(state, "can_cast", arguments[0], &from) ||
+        !parse_dtype(state, "can_cast", arguments[1], &to))
         return nullptr;
-    return PyBool_FromLong(promote(source, target) == target ? 1 : 0);
+    return PyBool_FromLong(promote(from, to) == to ? 1 : 0);
 }
 
-PyObject *astype_function(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"", "", "copy", "device", "stream", nullptr};
-    PyObject *object = nullptr;
-    PyObject *dtype = nullptr;
-    int copy = 1;
-    PyObject *device = Py_None;
-    PyObject *stream = Py_None;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "OO|$pOO:astype", const_cast<char **>(names), &object, &dtype,
-                                    &copy, &device, &stream) == 0)
+PyObject *astype_function(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_ASTYPE);
+    PyObject *arguments[Signature::kMost];
+    bool copy = true;
+    if (!kSignature.parse("astype", nullptr, values, count, names, arguments) || !parse_flag(arguments[2], &copy))
         return nullptr;
     ModuleState &state = state_of(module);
+    PyObject *const object = arguments[0];
+    PyObject *const device = arguments[3];
     if (is_plain(object)) {
         PyErr_Format(PyExc_TypeError, "astype: x is %R; pass an array, as made by cukern.asarray()", object);
         return nullptr;
     }
     ElementType type;
-    if (!parse_dtype(state, "astype", dtype, &type)) return nullptr;
-    if (Py_IsNone(device) == 0 && is_array(state, object)) {
+    if (!parse_dtype(state, "astype", arguments[1], &type)) return nullptr;
+    if (is_given(device) && is_array(state, object)) {
         int id = 0;
         if (!parse_device(state, "astype", device, &id)) return nullptr;
         if (const int own = array_of(object)->device(); id != own) {
@@ -96,7 +99,7 @@ PyObject *astype_function(PyObject *module, PyObject *args, PyObject *keywords) 
             return nullptr;
         }
     }
-    if (copy == 0) {
+    if (!copy) {
         ElementType from;
         if (element_type_of_object(state, "astype", object, &from)) {
             const bool is_swapped = PyArray_Check(object) && !PyArray_ISNOTSWAPPED(as_array(object));
@@ -106,7 +109,7 @@ PyObject *astype_function(PyObject *module, PyObject *args, PyObject *keywords) 
             PyErr_Clear();  // a buffer without a dtype becomes an array, by a copy
         }
     }
-    return run_cast(state, "astype", object, type, nullptr, Py_IsNone(stream) != 0 ? nullptr : stream);
+    return run_cast(state, "astype", object, type, nullptr, given_or_null(arguments[4]));
 }
 
 }  // namespace
@@ -122,15 +125,15 @@ PyMethodDef kCastMethods[] = {
      "ValueError\n    There are only Python numbers.\n"
      "\nExamples\n--------\n>>> import cukern\n>>> cukern.result_type(cukern.int8, cukern.uint8, 1.0)\n"
      "dtype('float64')\n"},
-    {"can_cast", can_cast_function, METH_VARARGS,
-     "can_cast(from_, to, /)\n--\n\n"
+    {"can_cast", as_method(can_cast_function), METH_FASTCALL | METH_KEYWORDS,
+     "can_cast" CUKERN_CAN_CAST "\n--\n\n"
      "Whether promotion leads from one element type to the other.\n\n"
      "Parameters\n----------\nfrom_ : array of any library, or dtype\nto : dtype\n"
      "\nReturns\n-------\nbool\n"
      "\nRaises\n------\nTypeError\n    An argument is none of them.\n"
      "\nExamples\n--------\n>>> import cukern\n>>> cukern.can_cast(cukern.int8, cukern.float32)\nTrue\n"},
-    {"astype", as_method(astype_function), METH_VARARGS | METH_KEYWORDS,
-     "astype(x, dtype, /, *, copy=True, device=None, stream=None)\n--\n\n"
+    {"astype", as_method(astype_function), METH_FASTCALL | METH_KEYWORDS,
+     "astype" CUKERN_ASTYPE "\n--\n\n"
      "Convert an array to another element type.\n\n"
      "Values that the type cannot hold become whatever the processor gives, as in NumPy.\n\n"
      "Parameters\n----------\nx : Array, ndarray, another library's array, or buffer\n"

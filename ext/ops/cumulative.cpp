@@ -3,6 +3,7 @@
 
 #include "base/backend.h"
 #include "base/methods.h"
+#include "base/signature.h"
 #include "call/arguments.h"
 #include "call/result.h"
 #include "ops/operations.h"
@@ -19,7 +20,7 @@ struct Given {
     PyObject *object = nullptr;
     PyObject *axis = nullptr;
     PyObject *dtype = nullptr;
-    int include_initial = 0;
+    bool include_initial = false;
     PyObject *out = nullptr;
     PyObject *stream = nullptr;
 };
@@ -107,12 +108,12 @@ PyObject *run(ModuleState &state, Op op, const char *function, const Given &give
         !find_type(state, function, op, a.type(), given_or_null(given.dtype), &type, &call.compute))
         return nullptr;
     Shape shape(a.view().ndim, a.view().shape);
-    if (given.include_initial != 0) ++shape.lengths[call.axis];
+    if (given.include_initial) ++shape.lengths[call.axis];
     Operand *const operands[] = {&a};
     Result result;
     if (!result.prepare(request, shape, type, operands, 1, Overlap::none_allowed, reading)) return nullptr;
 
-    const std::int64_t first = given.include_initial != 0 ? 1 : 0;
+    const std::int64_t first = given.include_initial ? 1 : 0;
     const TensorView initial = part_of(result.view(), call.axis, 0, first);
     const TensorView out = part_of(result.view(), call.axis, first, shape.lengths[call.axis] - first);
     call.result = type;
@@ -124,50 +125,55 @@ PyObject *run(ModuleState &state, Op op, const char *function, const Given &give
     });
 }
 
-PyObject *parse_and_run(Op op, const char *function, const char *format, PyObject *module, PyObject *args,
-                        PyObject *keywords) noexcept {
-    static const char *const names[] = {"", "axis", "dtype", "include_initial", "out", "stream", nullptr};
-    Given given;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, format, const_cast<char **>(names), &given.object, &given.axis,
-                                    &given.dtype, &given.include_initial, &given.out, &given.stream) == 0)
+#define CUKERN_CUMULATIVE "(a, /, *, axis=None, dtype=None, include_initial=False, out=None, stream=None)"
+
+PyObject *parse_and_run(Op op, const char *function, PyObject *module, PyObject *const *values, Py_ssize_t count,
+                        PyObject *names) noexcept {
+    static constexpr Signature kSignature(CUKERN_CUMULATIVE);
+    PyObject *arguments[Signature::kMost];
+    bool include_initial = false;
+    if (!kSignature.parse(function, nullptr, values, count, names, arguments) ||
+        !parse_flag(arguments[3], &include_initial))
         return nullptr;
-    return run(state_of(module), op, function, given);
+    return run(state_of(module), op, function,
+               {arguments[0], arguments[1], arguments[2], include_initial, arguments[4], arguments[5]});
 }
 
-PyObject *cumulative_sum(PyObject *module, PyObject *args, PyObject *keywords) {
-    return parse_and_run(Op::sum, "cumulative_sum", "O|$OOpOO:cumulative_sum", module, args, keywords);
+PyObject *cumulative_sum(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    return parse_and_run(Op::sum, "cumulative_sum", module, values, count, names);
 }
 
-PyObject *cumulative_prod(PyObject *module, PyObject *args, PyObject *keywords) {
-    return parse_and_run(Op::prod, "cumulative_prod", "O|$OOpOO:cumulative_prod", module, args, keywords);
+PyObject *cumulative_prod(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    return parse_and_run(Op::prod, "cumulative_prod", module, values, count, names);
 }
 
 }  // namespace
 
-#define CUKERN_CUMULATIVE_DOC(name, summary, identity, example)                                                \
-    name "(a, /, *, axis=None, dtype=None, include_initial=False, out=None, stream=None)\n--\n\n" summary      \
-         "\n\nParameters\n----------\n"                                                                        \
-         "a : Array, ndarray, another library's array, or buffer\n    Of at least one dimension.\n"            \
-         "axis : int, optional\n    The dimension along which; it may be left out where there is only one.\n"  \
-         "dtype : optional\n    What is returned; bool counts as int64.\n"                                     \
-         "include_initial : bool\n    Whether " identity                                                       \
-         " comes first, so that the result is longer by one.\n"                                                \
-         "out : array of any kind, or writable buffer, optional\n"                                             \
-         "    Takes the result, and is returned. It shares no memory with `a`.\n"                              \
-         "stream : Stream, object with __cuda_stream__, or int, optional\n    Where the work runs.\n"          \
-         "\nReturns\n-------\narray of the kind of `a`, or `out`\n"                                            \
-         "    Of element type that of `a`; bool and signed integers give int64, unsigned ones uint64.\n"       \
-         "\nRaises\n------\n"                                                                                  \
-         "TypeError\n    The operand is no array; or `out` cannot take the result's element type.\n"           \
-         "ValueError\n    There is no such dimension, or several and no `axis`; `out` has another shape, or\n" \
-         "    overlaps `a`.\n"                                                                                 \
-         "\nExamples\n--------\n>>> import numpy, cukern\n" example
+#define CUKERN_CUMULATIVE_DOC(name, summary, identity, example)                                               \
+    name CUKERN_CUMULATIVE                                                                                    \
+        "\n--\n\n" summary                                                                                    \
+        "\n\nParameters\n----------\n"                                                                        \
+        "a : Array, ndarray, another library's array, or buffer\n    Of at least one dimension.\n"            \
+        "axis : int, optional\n    The dimension along which; it may be left out where there is only one.\n"  \
+        "dtype : optional\n    What is returned; bool counts as int64.\n"                                     \
+        "include_initial : bool\n    Whether " identity                                                       \
+        " comes first, so that the result is longer by one.\n"                                                \
+        "out : array of any kind, or writable buffer, optional\n"                                             \
+        "    Takes the result, and is returned. It shares no memory with `a`.\n"                              \
+        "stream : Stream, object with __cuda_stream__, or int, optional\n    Where the work runs.\n"          \
+        "\nReturns\n-------\narray of the kind of `a`, or `out`\n"                                            \
+        "    Of element type that of `a`; bool and signed integers give int64, unsigned ones uint64.\n"       \
+        "\nRaises\n------\n"                                                                                  \
+        "TypeError\n    The operand is no array; or `out` cannot take the result's element type.\n"           \
+        "ValueError\n    There is no such dimension, or several and no `axis`; `out` has another shape, or\n" \
+        "    overlaps `a`.\n"                                                                                 \
+        "\nExamples\n--------\n>>> import numpy, cukern\n" example
 
 PyMethodDef kCumulativeMethods[] = {
-    {"cumulative_sum", as_method(cumulative_sum), METH_VARARGS | METH_KEYWORDS,
+    {"cumulative_sum", as_method(cumulative_sum), METH_FASTCALL | METH_KEYWORDS,
      CUKERN_CUMULATIVE_DOC("cumulative_sum", "Running sums along one dimension.", "a zero",
                            ">>> cukern.cumulative_sum(numpy.arange(4))\narray([0, 1, 3, 6])\n")},
-    {"cumulative_prod", as_method(cumulative_prod), METH_VARARGS | METH_KEYWORDS,
+    {"cumulative_prod", as_method(cumulative_prod), METH_FASTCALL | METH_KEYWORDS,
      CUKERN_CUMULATIVE_DOC("cumulative_prod", "Running products along one dimension.", "a one",
                            ">>> cukern.cumulative_prod(numpy.arange(1, 4), include_initial=True)\n"
                            "array([1, 1, 2, 6])\n")},

@@ -2,6 +2,7 @@
 #include "base/python.h"
 
 #include "base/methods.h"
+#include "base/signature.h"
 #include "call/arguments.h"
 #include "call/operand.h"
 #include "ops/operations.h"
@@ -62,16 +63,17 @@ bool find_axis(const ModuleState &state, const char *function, const Shape &a, c
     return false;
 }
 
-PyObject *vecdot_function(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"", "", "axis", "out", "stream", nullptr};
+#define CUKERN_VECDOT "(a, b, /, *, axis=-1, out=None, stream=None)"
+#define CUKERN_DOT "(a, b, /, *, out=None, stream=None)"
+
+PyObject *vecdot_function(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_VECDOT);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("vecdot", nullptr, values, count, names, arguments)) return nullptr;
     ModuleState &state = state_of(module);
-    Pair pair{};
-    long axis = -1;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "OO|$lOO:vecdot", const_cast<char **>(names), &pair.a, &pair.b,
-                                    &axis, &pair.out, &pair.stream) == 0)
-        return nullptr;
-    pair.out = given_or_null(pair.out);
-    pair.stream = given_or_null(pair.stream);
+    Pair pair{arguments[0], arguments[1], given_or_null(arguments[3]), given_or_null(arguments[4])};
+    long axis = arguments[2] == nullptr ? -1 : PyLong_AsLong(arguments[2]);
+    if (axis == -1 && PyErr_Occurred() != nullptr) return nullptr;
     Description a;
     Description b;
     if (!describe(state, "vecdot", "a", pair.a, &a) || !describe(state, "vecdot", "b", pair.b, &b) ||
@@ -86,15 +88,12 @@ PyObject *vecdot_function(PyObject *module, PyObject *args, PyObject *keywords) 
     return sum_products(state, "vecdot", pair, promote(a.type, b.type), axis);
 }
 
-PyObject *dot_function(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"", "", "out", "stream", nullptr};
+PyObject *dot_function(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_DOT);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("dot", nullptr, values, count, names, arguments)) return nullptr;
     ModuleState &state = state_of(module);
-    Pair pair{};
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "OO|$OO:dot", const_cast<char **>(names), &pair.a, &pair.b,
-                                    &pair.out, &pair.stream) == 0)
-        return nullptr;
-    pair.out = given_or_null(pair.out);
-    pair.stream = given_or_null(pair.stream);
+    const Pair pair{arguments[0], arguments[1], given_or_null(arguments[2]), given_or_null(arguments[3])};
     Description a;
     Description b;
     if (!describe(state, "dot", "a", pair.a, &a) || !describe(state, "dot", "b", pair.b, &b)) return nullptr;
@@ -125,16 +124,16 @@ PyObject *dot_function(PyObject *module, PyObject *args, PyObject *keywords) {
     "\nExamples\n--------\n>>> import numpy, cukern\n>>> a = numpy.arange(4.0)\n"
 
 PyMethodDef kDotMethods[] = {
-    {"vecdot", as_method(vecdot_function), METH_VARARGS | METH_KEYWORDS,
-     "vecdot(a, b, /, *, axis=-1, out=None, stream=None)\n--\n\n"
+    {"vecdot", as_method(vecdot_function), METH_FASTCALL | METH_KEYWORDS,
+     "vecdot" CUKERN_VECDOT "\n--\n\n"
      "Products of vectors: the sum of conj(a) * b along one dimension.\n\n"
      "Of bool whether any product holds. Products are made first, in memory of their own.\n\n"
      "Parameters\n----------\na, b : Array, ndarray, another library's array, or buffer\n"
      "    Of shapes that broadcast, and of one length along `axis`.\n"
      "axis : int\n    Counted from the end: from -1 down to the fewer dimensions.\n" CUKERN_DOT_TEXT
      ">>> float(cukern.vecdot(a, a))\n14.0\n"},
-    {"dot", as_method(dot_function), METH_VARARGS | METH_KEYWORDS,
-     "dot(a, b, /, *, out=None, stream=None)\n--\n\n"
+    {"dot", as_method(dot_function), METH_FASTCALL | METH_KEYWORDS,
+     "dot" CUKERN_DOT "\n--\n\n"
      "Product of two arrays: of vectors, of matrices, or with numbers, as numpy.dot.\n\n"
      "Parameters\n----------\na, b : Array, ndarray, another library's array, or buffer\n"
      "    Without dimensions: `multiply`. b of one: the sum of products along a's last. b of two: "

@@ -16,7 +16,7 @@ PyObject *run_cast(ModuleState &state, const char *function, PyObject *object, E
 struct ReductionOptions {
     PyObject *axis = nullptr;
     PyObject *dtype = nullptr;
-    int keepdims = 0;
+    bool keepdims = false;
     PyObject *out = nullptr;
     PyObject *stream = nullptr;
 };
@@ -27,8 +27,9 @@ PyObject *run_matmul(PyObject *module, const char *function, MatmulAlgorithm alg
 
 }  // namespace cukern::py
 
-// A reduction's parameters, which its docstring begins with and calls are parsed by; `first` is the array, `rule`
-// the row's.
+// The parameters that docstrings begin with and calls are parsed by; `first` is the array, `rule` the row's.
+#define CUKERN_VARIANCE_PARAMETERS(first) \
+    "(" first ", axis=None, *, correction=0.0, keepdims=False, out=None, stream=None)"
 #define CUKERN_REDUCTION_PARAMETERS(first, rule) \
     "(" first ", /, axis=None, *" CUKERN_DTYPE_TEXT_##rule ", keepdims=False, out=None, stream=None)"
 #define CUKERN_DTYPE_TEXT_summed ", dtype=None"

@@ -7,9 +7,9 @@
 
 #include "base/backend.h"
 #include "base/methods.h"
+#include "base/signature.h"
 #include "call/arguments.h"
 #include "call/result.h"
-#include "call/signature.h"
 #include "ops/operations.h"
 #include "types/element_types.h"
 #include "view/shapes.h"
@@ -45,7 +45,7 @@ bool make_plan(const ModuleState &state, const char *function, Op op, const Tens
     for (int d = 0; d < view.ndim; ++d) {
         if (plan->reduced[d]) {
             plan->count *= view.shape[d];
-            if (given.keepdims != 0) plan->shape.lengths[plan->shape.ndim++] = 1;
+            if (given.keepdims) plan->shape.lengths[plan->shape.ndim++] = 1;
         } else {
             plan->shape.lengths[plan->shape.ndim++] = view.shape[d];
             plan->kept.lengths[plan->kept.ndim++] = view.shape[d];
@@ -118,7 +118,7 @@ PyObject *run_reduction(ModuleState &state, Op op, PyObject *object, const Reduc
                         reading))
         return nullptr;
 
-    const TensorView out = kept_view(result.view(), plan, given.keepdims != 0);
+    const TensorView out = kept_view(result.view(), plan, given.keepdims);
     ReduceCall call;
     call.op = op;
     call.compute = compute;
@@ -150,10 +150,9 @@ PyObject *parse_and_run(ModuleState &state, Op op, PyObject *self, PyObject *con
     ReductionOptions given;
     given.axis = arguments[1];
     given.dtype = has_dtype ? arguments[2] : nullptr;
-    given.keepdims = rest[0] == nullptr ? 0 : PyObject_IsTrue(rest[0]);
     given.out = rest[1];
     given.stream = rest[2];
-    return given.keepdims < 0 ? nullptr : run_reduction(state, op, arguments[0], given);
+    return parse_flag(rest[0], &given.keepdims) ? run_reduction(state, op, arguments[0], given) : nullptr;
 }
 
 template <Op op>

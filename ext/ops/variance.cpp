@@ -4,6 +4,7 @@
 #include "array/array.h"
 
 #include "base/methods.h"
+#include "base/signature.h"
 #include "call/arguments.h"
 #include "call/operand.h"
 #include "ops/operations.h"
@@ -12,16 +13,14 @@
 namespace cukern::py {
 namespace {
 
-constexpr const char *kSpreadNames[] = {"", "axis", "correction", "keepdims", "out", "stream", nullptr};
-
 PyObject *as_float32(ModuleState &state, PyObject *object, PyObject *stream) noexcept {
     return run_cast(state, "var", object, ElementType::float32, nullptr, stream);
 }
 
 // The mean of the squared distances from the mean, in the type of the mean; 16-bit floats in float32, rounded
 // once.
-PyObject *run_spread(ModuleState &state, bool is_root, PyObject *object, const ReductionOptions &given,
-                     double correction) noexcept {
+PyObject *run_variance(ModuleState &state, bool is_root, PyObject *object, const ReductionOptions &given,
+                       double correction) noexcept {
     const char *const function = is_root ? "std" : "var";
     Description a;
     if (!describe(state, function, "a", object, &a)) return nullptr;
@@ -39,7 +38,7 @@ PyObject *run_spread(ModuleState &state, bool is_root, PyObject *object, const R
     if (!x) return nullptr;
     ReductionOptions wide;
     wide.axis = given.axis;
-    wide.keepdims = 1;
+    wide.keepdims = true;
     wide.stream = given.stream;
     const PyRef mean = PyRef::steal(run_reduction(state, Op::mean, x.get(), wide));
     if (!mean) return nullptr;
@@ -84,54 +83,56 @@ PyObject *run_spread(ModuleState &state, bool is_root, PyObject *object, const R
     return result.release();
 }
 
-PyObject *spread(ModuleState &state, bool is_root, PyObject *self, PyObject *args, PyObject *keywords) noexcept {
-    PyObject *object = self;
+PyObject *parse_and_run(ModuleState &state, bool is_root, PyObject *self, PyObject *const *values,
+                        Py_ssize_t count, PyObject *names) noexcept {
+    static constexpr Signature kSignature(CUKERN_VARIANCE_PARAMETERS("a, /"));
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse(is_root ? "std" : "var", self, values, count, names, arguments)) return nullptr;
+    const double correction = arguments[2] == nullptr ? 0 : PyFloat_AsDouble(arguments[2]);
+    bool keepdims = false;
+    if ((correction == -1 && PyErr_Occurred() != nullptr) || !parse_flag(arguments[3], &keepdims)) return nullptr;
     ReductionOptions given;
-    double correction = 0;
-    auto **names = const_cast<char **>(kSpreadNames + (self != nullptr ? 1 : 0));
-    const int parsed =
-        self != nullptr
-            ? PyArg_ParseTupleAndKeywords(args, keywords, is_root ? "|O$dpOO:std" : "|O$dpOO:var", names,
-                                          &given.axis, &correction, &given.keepdims, &given.out, &given.stream)
-            : PyArg_ParseTupleAndKeywords(args, keywords, is_root ? "O|O$dpOO:std" : "O|O$dpOO:var", names,
-                                          &object, &given.axis, &correction, &given.keepdims, &given.out,
-                                          &given.stream);
-    return parsed != 0 ? run_spread(state, is_root, object, given, correction) : nullptr;
+    given.axis = arguments[1];
+    given.keepdims = keepdims;
+    given.out = arguments[4];
+    given.stream = arguments[5];
+    return run_variance(state, is_root, arguments[0], given, correction);
 }
 
 template <bool is_root>
-PyObject *spread_function(PyObject *module, PyObject *args, PyObject *keywords) {
-    return spread(state_of(module), is_root, nullptr, args, keywords);
+PyObject *function(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    return parse_and_run(state_of(module), is_root, nullptr, values, count, names);
 }
 
 }  // namespace
 
-PyObject *array_var(PyObject *self, PyObject *args, PyObject *keywords) {
-    return spread(state_of_type(self), false, self, args, keywords);
+PyObject *array_var(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    return parse_and_run(state_of_type(self), false, self, values, count, names);
 }
-PyObject *array_std(PyObject *self, PyObject *args, PyObject *keywords) {
-    return spread(state_of_type(self), true, self, args, keywords);
+PyObject *array_std(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    return parse_and_run(state_of_type(self), true, self, values, count, names);
 }
 
-#define CUKERN_SPREAD_DOC(name, summary)                                                                        \
-    name "(a, /, axis=None, *, correction=0.0, keepdims=False, out=None, stream=None)\n--\n\n" summary          \
-         "\n\nIn two passes: the mean, then the squared distances from it.\n\nParameters\n----------\n"         \
-         "a : Array, ndarray, another library's array, buffer, or number\n"                                     \
-         "axis : int or tuple of int, optional\n    The dimensions that leave, by default all.\n"               \
-         "correction : float\n    The sum of squares is divided by the number of elements less this.\n"         \
-         "keepdims : bool\n    Whether dimensions stay, with length 1.\n"                                       \
-         "out : array of any kind, or writable buffer, optional\n    Takes the result, and is returned.\n"      \
-         "stream : Stream, object with __cuda_stream__, or int, optional\n    Where the work runs.\n"           \
-         "\nReturns\n-------\narray of the kind of `a`, or `out`\n"                                             \
-         "    Of the element type of `a`, of complex ones that of the parts; integers and bool give float64.\n" \
-         "\nExamples\n--------\n>>> import numpy, cukern\n>>> float(cukern." name                               \
-         "(numpy.array([1.0, 3.0])))\n1.0\n"
+#define CUKERN_VARIANCE_DOC(name, summary)                                                                        \
+    name CUKERN_VARIANCE_PARAMETERS(                                                                              \
+        "a, /") "\n--\n\n" summary                                                                                \
+                "\n\nIn two passes: the mean, then the squared distances from it.\n\nParameters\n----------\n"    \
+                "a : Array, ndarray, another library's array, buffer, or number\n"                                \
+                "axis : int or tuple of int, optional\n    The dimensions that leave, by default all.\n"          \
+                "correction : float\n    The sum of squares is divided by the number of elements less this.\n"    \
+                "keepdims : bool\n    Whether dimensions stay, with length 1.\n"                                  \
+                "out : array of any kind, or writable buffer, optional\n    Takes the result, and is returned.\n" \
+                "stream : Stream, object with __cuda_stream__, or int, optional\n    Where the work runs.\n"      \
+                "\nReturns\n-------\narray of the kind of `a`, or `out`\n"                                        \
+                "    Of the element type of `a`, of complex ones that of the parts; integers and bool give "      \
+                "float64.\n"                                                                                      \
+                "\nExamples\n--------\n>>> import numpy, cukern\n>>> float(cukern." name                          \
+                "(numpy.array([1.0, 3.0])))\n1.0\n"
 
 PyMethodDef kVarianceMethods[] = {
-    {"var", as_method(spread_function<false>), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_SPREAD_DOC("var", "Variance.")},
-    {"std", as_method(spread_function<true>), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_SPREAD_DOC("std", "Standard deviation: the root of the variance.")},
+    {"var", as_method(function<false>), METH_FASTCALL | METH_KEYWORDS, CUKERN_VARIANCE_DOC("var", "Variance.")},
+    {"std", as_method(function<true>), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_VARIANCE_DOC("std", "Standard deviation: the root of the variance.")},
     {nullptr, nullptr, 0, nullptr},
 };
 

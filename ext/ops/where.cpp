@@ -7,6 +7,7 @@
 
 #include "base/backend.h"
 #include "base/methods.h"
+#include "base/signature.h"
 #include "call/arguments.h"
 #include "call/result.h"
 #include "ops/operations.h"
@@ -158,17 +159,14 @@ PyObject *clip(ModuleState &state, PyObject *object, Bounds bounds, PyObject *ou
     return raised ? run_elementwise(state, Op::minimum, raised.get(), bounds.most, out, stream) : nullptr;
 }
 
-PyObject *clip_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"", "min", "max", "out", "stream", nullptr};
-    PyObject *a = nullptr;
-    Bounds bounds{};
-    PyObject *out = nullptr;
-    PyObject *stream = nullptr;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|OO$OO:clip", const_cast<char **>(names), &a, &bounds.least,
-                                    &bounds.most, &out, &stream) == 0)
-        return nullptr;
-    bounds = {given_or_null(bounds.least), given_or_null(bounds.most)};
-    return clip(state_of(module), a, bounds, given_or_null(out), given_or_null(stream));
+#define CUKERN_CLIP "(a, /, min=None, max=None, *, out=None, stream=None)"
+
+PyObject *clip_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_CLIP);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("clip", nullptr, values, count, names, arguments)) return nullptr;
+    const Bounds bounds{given_or_null(arguments[1]), given_or_null(arguments[2])};
+    return clip(state_of(module), arguments[0], bounds, given_or_null(arguments[3]), given_or_null(arguments[4]));
 }
 
 }  // namespace
@@ -195,8 +193,8 @@ PyMethodDef kWhereMethods[] = {
      "Parameters\n----------\na : number or zero-dimensional array\n"
      "x, y : Array, ndarray, another library's array, buffer, or number\n" CUKERN_SELECTION_TEXT
      ">>> cukern.axpy(2, numpy.ones(2), numpy.ones(2))\narray([3., 3.])\n"},
-    {"clip", as_method(clip_method), METH_VARARGS | METH_KEYWORDS,
-     "clip(a, /, min=None, max=None, *, out=None, stream=None)\n--\n\n"
+    {"clip", as_method(clip_method), METH_FASTCALL | METH_KEYWORDS,
+     "clip" CUKERN_CLIP "\n--\n\n"
      "Elements no less than `min` and no more than `max`; where both cannot be, `max`.\n\n"
      "Parameters\n----------\na : Array, ndarray, another library's array, buffer, or number\n"
      "min, max : the same, or None\n    Without either the elements are copied.\n" CUKERN_SELECTION_TEXT

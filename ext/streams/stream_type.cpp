@@ -8,6 +8,7 @@
 
 #include "base/backend.h"
 #include "base/methods.h"
+#include "base/signature.h"
 #include "streams/streams.h"
 #include "streams/with_blocks.h"
 
@@ -50,20 +51,20 @@ void stream_dealloc(PyObject *self) {
     free_object(self);
 }
 
-PyObject *stream_from_handle(PyObject *type, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"handle", "device", nullptr};
-    PyObject *handle = nullptr;
-    PyObject *where = nullptr;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "O|O:from_handle", const_cast<char **>(names), &handle,
-                                    &where) == 0)
-        return nullptr;
+#define CUKERN_FROM_HANDLE "($type, /, handle, device=None)"
+
+PyObject *stream_from_handle(PyObject *type, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_FROM_HANDLE);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("from_handle", type, values, count, names, arguments)) return nullptr;
+    PyObject *const handle = arguments[1];
     PyObject *module = PyType_GetModule(reinterpret_cast<PyTypeObject *>(type));
     const ModuleState &state = state_of(module);
     Backend backend;
     int device = 0;
     HeldStream ref;
     if (!ensure_backend(state_of(module), "from_handle", &backend) ||
-        !parse_device(state, "from_handle", where, &device) ||
+        !parse_device(state, "from_handle", arguments[2], &device) ||
         !parse_stream(state, "from_handle", handle, device, &ref))
         return nullptr;
     auto *self = make<StreamObject>(type);
@@ -155,9 +156,8 @@ Py_hash_t stream_hash(PyObject *self) {
 }
 
 PyMethodDef kStreamMethods[] = {
-    {"from_handle", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(stream_from_handle)),
-     METH_VARARGS | METH_KEYWORDS | METH_CLASS,
-     "from_handle(handle, device=None)\n--\n\nReturn the stream of a raw handle, or of an object with "
+    {"from_handle", as_method(stream_from_handle), METH_FASTCALL | METH_KEYWORDS | METH_CLASS,
+     "from_handle" CUKERN_FROM_HANDLE "\n--\n\nReturn the stream of a raw handle, or of an object with "
      "``__cuda_stream__``.\n\nThe handle is borrowed: its owner keeps the stream alive while it is used. 0 and 1 "
      "are "
      "the legacy\ndefault stream, 2 is the calling thread's default stream."},

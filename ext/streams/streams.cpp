@@ -5,6 +5,7 @@
 
 #include "base/backend.h"
 #include "base/methods.h"
+#include "base/signature.h"
 #include "streams/with_blocks.h"
 
 #include "cukern/storage.h"
@@ -13,18 +14,20 @@ namespace cukern::py {
 
 namespace {
 
-PyObject *current_stream_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"device", nullptr};
-    PyObject *where = nullptr;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "|O:current_stream", const_cast<char **>(names), &where) == 0)
-        return nullptr;
+#define CUKERN_WHERE "(device=None)"
+
+PyObject *current_stream_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_WHERE);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("current_stream", nullptr, values, count, names, arguments)) return nullptr;
+    PyObject *const where = arguments[0];
     const ModuleState &state = state_of(module);
     Backend backend;
     int device = 0;
     if (!ensure_backend(state_of(module), "current_stream", &backend) ||
         !parse_device(state, "current_stream", where, &device))
         return nullptr;
-    const bool given = where != nullptr && Py_IsNone(where) == 0;
+    const bool given = is_given(where);
     PyRef active;
     if ((!given && !innermost_stream(state, &active)) ||
         (!active && !active_stream_object(state, device, &active)))
@@ -46,11 +49,11 @@ PyObject *device_count_method(PyObject *module, PyObject *) {
     return PyLong_FromLong(count);
 }
 
-PyObject *synchronize_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const names[] = {"device", nullptr};
-    PyObject *where = nullptr;
-    if (PyArg_ParseTupleAndKeywords(args, keywords, "|O:synchronize", const_cast<char **>(names), &where) == 0)
-        return nullptr;
+PyObject *synchronize_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_WHERE);
+    PyObject *arguments[Signature::kMost];
+    if (!kSignature.parse("synchronize", nullptr, values, count, names, arguments)) return nullptr;
+    PyObject *const where = arguments[0];
     const ModuleState &state = state_of(module);
     Backend backend;
     int device = 0;
@@ -221,9 +224,8 @@ bool add_stream_types(PyObject *module, ModuleState &state) noexcept {
 }
 
 PyMethodDef kStreamFunctions[] = {
-    {"current_stream", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(current_stream_method)),
-     METH_VARARGS | METH_KEYWORDS,
-     "current_stream(device=None)\n--\n\nReturn the stream that calls on arrays of cukern run on.\n\n"
+    {"current_stream", as_method(current_stream_method), METH_FASTCALL | METH_KEYWORDS,
+     "current_stream" CUKERN_WHERE "\n--\n\nReturn the stream that calls on arrays of cukern run on.\n\n"
      "It is the innermost active ``with Stream()`` of the context, else the legacy default stream of the "
      "device.\n\n"
      "Returns\n-------\nStream\n\n"
@@ -232,9 +234,8 @@ PyMethodDef kStreamFunctions[] = {
     {"device_count", device_count_method, METH_NOARGS,
      "device_count()\n--\n\nReturn the number of devices.\n\nReturns\n-------\nint\n\n"
      "Examples\n--------\n>>> import cukern\n>>> cukern.device_count() >= 1\nTrue\n"},
-    {"synchronize", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(synchronize_method)),
-     METH_VARARGS | METH_KEYWORDS,
-     "synchronize(device=None)\n--\n\nWait on the host until everything on a device is done.\n\n"
+    {"synchronize", as_method(synchronize_method), METH_FASTCALL | METH_KEYWORDS,
+     "synchronize" CUKERN_WHERE "\n--\n\nWait on the host until everything on a device is done.\n\n"
      "Parameters\n----------\ndevice : int or Device, optional\n    The current one by default.\n\n"
      "Raises\n------\nCudaError\n    Work that was waited for has failed.\n\n"
      "Examples\n--------\n>>> import cukern\n>>> cukern.synchronize()\n"},

@@ -54,4 +54,11 @@ private:
     int positional_only_ = 0;  // which may not be passed by name
 };
 
+// Reads a flag by its truth, as Python does; null leaves it as it is.
+inline bool parse_flag(PyObject *object, bool *flag) noexcept {
+    const int truth = object == nullptr ? static_cast<int>(*flag) : PyObject_IsTrue(object);
+    *flag = truth > 0;
+    return truth >= 0;
+}
+
 }  // namespace cukern::py

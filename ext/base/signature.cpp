@@ -1,6 +1,6 @@
 #include "base/python.h"
 
-#include "call/signature.h"
+#include "base/signature.h"
 
 namespace cukern::py {
 

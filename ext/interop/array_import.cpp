@@ -1,0 +1,190 @@
+// Other libraries' memory as Arrays: what keeps it alive, by which protocol it comes, in which order it is used.
+#include "base/python.h"
+
+#include "interop/array_exchange.h"
+
+#include <vector>
+
+#include "array/array.h"
+#include "base/errors.h"
+#include "interop/frameworks.h"
+#include "streams/streams.h"
+#include "streams/with_blocks.h"
+#include "types/element_types.h"
+
+namespace cukern::py {
+namespace {
+
+// False: there is no memory for it.
+bool appended(std::vector<PyObject *> *list, PyObject *object) noexcept {
+    try {
+        list->push_back(object);
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
+// Owners whose memory another owner's array is over, and so on, go one after the other instead of one inside the
+// other: a long chain of them would use up the stack.
+void release_keeper(void *keeper) noexcept {
+    constexpr int kDeepest = 32;
+    thread_local int depth = 0;
+    thread_local std::vector<PyObject *> later;
+    if (Py_IsInitialized() == 0) return;  // the interpreter is gone, and with it what the object needs
+    const GilHold gil;
+    auto *object = static_cast<PyObject *>(keeper);
+    if (depth == kDeepest && appended(&later, object)) return;  // else one level more
+    ++depth;
+    Py_DECREF(object);
+    while (depth == 1 && !later.empty()) {
+        object = later.back();
+        later.pop_back();
+        Py_DECREF(object);
+    }
+    --depth;
+}
+
+// An array over the memory of the Array that a capsule of ours has lent, as any view of it.
+PyRef take_back(const ForeignArray &foreign) noexcept {
+    Array *array = array_of(foreign.own);
+    PyRef view = array_view(array, array->data, array->ndim, array->shape(), array->strides());
+    if (!view) return {};
+    array->storage->record_returned();
+    array_of(view.get())->read_only = foreign.read_only || array->read_only;
+    return view;
+}
+
+}  // namespace
+
+PyRef adopt_array(const Place &place, const ForeignArray &foreign, PyObject *keeper, PyObject *base) noexcept {
+    const ModuleState &state = place.state;
+    if (foreign.own != nullptr && is_array(state, foreign.own)) return take_back(foreign);
+    Location location;
+    if (!locate(place, foreign.device, &location)) return {};
+    Backend backend = Backend::host;
+    active_backend(&backend);
+    if (!location.reachable && backend == Backend::cuda) {
+        PyErr_Format(PyExc_BufferError,
+                     "%s: %s is in host memory, which an Array does not share with a GPU in use", place.function,
+                     place.argument);
+        return {};
+    }
+    std::int64_t bytes = 0;
+    if (!check_memory(place, foreign, &bytes)) return {};
+    std::int64_t strides[kMaxDims];
+    for (int i = 0; i < foreign.ndim; ++i) strides[i] = foreign.strides[i] / size_of(foreign.type);
+    Storage *storage = nullptr;
+    PyRef held = PyRef::borrow(keeper);
+    Status status =
+        Storage::adopt(location.reachable ? location.kind : MemoryKind::device, foreign.data,
+                       static_cast<std::size_t>(bytes), location.device, release_keeper, held.get(), &storage);
+    if (status == CUKERN_OK) {
+        (void)held.release();
+        if (foreign.has_producer) status = storage->record_use(foreign.producer, true);
+        if (status != CUKERN_OK) storage->release();
+    }
+    if (status != CUKERN_OK) {
+        raise_status(state, place.function, status);
+        return {};
+    }
+    return array_over(state, storage, static_cast<char *>(foreign.data), foreign.type, foreign.ndim, foreign.shape,
+                      strides, base, foreign.read_only);
+}
+
+namespace {
+
+bool is_pinned(const void *data) noexcept {
+    Backend backend = Backend::host;
+    PointerInfo where;
+    return active_backend(&backend) == CUKERN_OK && backend == Backend::cuda &&
+           pointer_info(data, &where) == CUKERN_OK && where.known && where.kind == MemoryKind::pinned;
+}
+
+// torch says of pinned memory where it is when it is asked, and in the tensor that it is the CPU's. That of a copy
+// is the CPU's.
+void find_pinned(ForeignArray *foreign) noexcept {
+    if (foreign->device.type == dlpack::kCPU && is_pinned(foreign->data)) foreign->device = {dlpack::kCUDAHost, 0};
+}
+
+// The stream that the library works on where the memory is.
+bool stream_of_library(const Place &place, const TypeRecord &record, const dlpack::Device &device,
+                       HeldStream *stream) noexcept {
+    void *handle = nullptr;
+    if (record.api->current_stream(device.type, device.id, &handle) != 0) return false;
+    StreamRef theirs;
+    if (const Status status = stream_ref(handle, device.id, &theirs); status != CUKERN_OK) {
+        raise_status(place.state, place.function, status);
+        return false;
+    }
+    *stream = theirs;
+    return true;
+}
+
+// Reads an array whose library works on a stream of its own, for work of ours that names none.
+bool import_unordered(const Place &place, PyObject *object, const TypeRecord &record, ForeignArray *foreign,
+                      bool *imported) noexcept {
+    if (!import_by_exchange(place, record, object, foreign, imported)) return false;
+    if (!*imported) return true;
+    find_pinned(foreign);
+    Location location;
+    if (!locate(place, foreign->device, &location)) return false;
+    foreign->has_producer = location.reachable;
+    foreign->producer.set_default(location.device);
+    return !takes_stream(foreign->device) || stream_of_library(place, record, foreign->device, &foreign->producer);
+}
+
+// Asks for a capsule and reads it. The producer is asked to be ready for `consumer`, or for its library's own
+// stream.
+bool import_capsule(const Place &place, PyObject *object, const TypeRecord &record, bool on_own_stream,
+                    HeldStream &consumer, PyObject *copy, ForeignArray *foreign) noexcept {
+    dlpack::Device where{};
+    Location location;
+    if (!ask_device(place, object, &where) || !locate(place, where, &location)) return false;
+    if (location.reachable && consumer->device != location.device) consumer.set_default(location.device);
+    if (on_own_stream && takes_stream(where) && !stream_of_library(place, record, where, &consumer)) return false;
+    const StreamRef &wanted = consumer;
+    const PyRef capsule = call_dlpack(place.state, object, takes_stream(where) ? &wanted : nullptr, copy, nullptr);
+    if (!capsule || !read_capsule(place, capsule.get(), CapsuleUse::array, foreign)) return false;
+    if (where.type == dlpack::kCUDAHost) find_pinned(foreign);
+    foreign->has_producer = location.reachable;
+    foreign->producer = consumer;
+    return foreign->is_copy || check_foreign(place, record, object, *foreign);
+}
+
+}  // namespace
+
+// The producer is asked to be ready for `stream`, if it is given, else for the innermost active
+// one, else for its library's own, which needs no order (and a capture could not hold any).
+bool import_dlpack(const Place &place, PyObject *object, const TypeRecord &record, PyObject *stream,
+                   PyObject *copy, ForeignArray *foreign) noexcept {
+    HeldStream consumer;
+    bool is_active = false;
+    if (!active_stream(place.state, &consumer, &is_active) ||
+        !stream_for_new(place.state, place.function, nullptr, stream, &consumer))
+        return false;
+    const bool on_own_stream = record.api != nullptr && !is_given(stream) && !is_active;
+    bool imported = false;
+    if (on_own_stream && Py_IsTrue(copy) == 0 && !import_unordered(place, object, record, foreign, &imported))
+        return false;
+    if (!imported && !import_capsule(place, object, record, on_own_stream, consumer, copy, foreign)) return false;
+    foreign->read_only = foreign->read_only || (record.is_jax && !foreign->is_copy);
+    return true;
+}
+
+PyRef shared_array(const ModuleState &state, const char *function, PyObject *object, PyObject *stream) noexcept {
+    const Place place{state, function, "a"};
+    HeldRecord held;
+    if (!find_record(const_cast<ModuleState &>(state), object, &held)) return {};
+    const TypeRecord &record = *held;
+    ForeignArray foreign;
+    if (record.protocol == Protocol::cuda) {
+        ReadContext reading;
+        if (!read_foreign(place, record, object, reading, false, &foreign)) return {};
+        return adopt_array(place, foreign, object, object);
+    }
+    if (!import_dlpack(place, object, record, stream, Py_None, &foreign)) return {};
+    return adopt_array(place, foreign, foreign.keeper.get(), object);
+}
+
+}  // namespace cukern::py
