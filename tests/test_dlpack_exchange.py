@@ -403,3 +403,70 @@ def test_asarray_of_an_exchanged_tensor() -> None:
     kind = make_exchange_type()
     np.testing.assert_array_equal(cukern.asnumpy(cukern.asarray(kind(VALUES))), VALUES)
     np.testing.assert_array_equal(cukern.asnumpy(kind(VALUES)), VALUES)
+
+
+# --- from_dlpack of what has the table ---
+def with_protocol(kind: Any, calls: list[dict[str, Any]]) -> Any:
+    """Give a type with the table the protocol of Python's methods, too."""
+
+    def dlpack(self: Any, **options: Any) -> Any:
+        calls.append(options)
+        return Producer(self.values).make(VERSIONED)
+
+    kind.__dlpack__ = dlpack
+    kind.__dlpack_device__ = lambda self: (CPU, 0)
+    return kind
+
+
+@pytest.mark.parametrize("flags", [0, READ_ONLY])
+def test_from_dlpack_takes_a_tensor_by_the_table(backend: str, flags: int) -> None:
+    calls: list[dict[str, Any]] = []
+    kind = with_protocol(make_exchange_type(flags=flags), calls)
+    source = kind(VALUES[:, ::-1].copy()[::2])
+    for make in (cukern.from_dlpack, cukern.asarray):
+        array = make(source)
+        np.testing.assert_array_equal(cukern.asnumpy(array), source.values, strict=True)
+        if backend != "cuda" and make is cukern.from_dlpack:
+            assert array.base is source
+            assert array.__dlpack_device__() == (CPU, 0)
+            assert array.flags["WRITEABLE"] == (not flags)
+            assert snapshot(array, max_version=(1, 0)).data == source.values.ctypes.data
+            assert kind.counter.made > kind.counter.deleted
+        del array
+    assert kind.calls["managed_from_object"] >= 1
+    assert not calls
+    settle()
+    assert kind.counter.made == kind.counter.deleted
+
+
+@pytest.mark.parametrize("how", ["a stream", "a with block", "a copy"])
+def test_from_dlpack_with_a_stream_or_a_copy_asks_by_the_protocol(how: str) -> None:
+    calls: list[dict[str, Any]] = []
+    kind = with_protocol(make_exchange_type(), calls)
+    stream = cukern.Stream()
+    if how == "a with block":
+        with stream:
+            array = cukern.from_dlpack(kind(VALUES))
+    else:
+        array = cukern.from_dlpack(kind(VALUES), **({"stream": stream} if how == "a stream" else {"copy": True}))
+    np.testing.assert_array_equal(cukern.asnumpy(array), VALUES)
+    assert len(calls) == 1
+    assert kind.counter.made == 0
+
+
+def test_from_dlpack_of_what_the_table_refuses_asks_by_the_protocol() -> None:
+    calls: list[dict[str, Any]] = []
+    kind = with_protocol(make_exchange_type(failing="managed_from_object"), calls)
+    np.testing.assert_array_equal(cukern.asnumpy(cukern.from_dlpack(kind(VALUES))), VALUES)
+    assert len(calls) == 1
+
+
+def test_from_dlpack_by_the_table_deletes_what_it_refuses() -> None:
+    unaligned = np.frombuffer(bytearray(13), np.uint8)[1:].view(np.float32)
+    kind = make_exchange_type()
+    with pytest.raises(BufferError, match="aligned"):
+        cukern.from_dlpack(kind(unaligned))
+    with pytest.raises(TypeError, match="no memory"):
+        cukern.from_dlpack((none := make_exchange_type(null_data=True))(VALUES))
+    gc.collect()
+    assert kind.counter.made == kind.counter.deleted == none.counter.made == none.counter.deleted == 1

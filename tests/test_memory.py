@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -215,6 +216,34 @@ def test_freed_memory_is_used_again(memory: str) -> None:
     other = changes(lambda: cukern.empty(1000, memory=MEMORY[(MEMORY.index(memory) + 1) % 3]))
     assert (other["driver_allocations"], other["free_list_hits"]) == (1, 0)
     assert changes(lambda: cukern.empty(0, memory=memory)) == dict.fromkeys(COUNTERS, 0)
+
+
+@pytest.mark.pooled
+@pytest.mark.parametrize("memory", MEMORY)
+def test_what_was_given_up_last_is_cached_memory(memory: str) -> None:
+    array = cukern.empty(1000, "int8", memory=memory)
+    in_use, cached = used(memory)
+    del array
+    assert used(memory) == (in_use - 1024, cached + 1024)
+    array = cukern.empty(900, "int8", memory=memory)  # of the same class
+    assert used(memory) == (in_use, cached)
+    del array
+    cukern.empty_cache()
+    assert used(memory) == (in_use - 1024, cached)
+    del (array := [cukern.empty(1000, "int8", memory=memory)])[:]
+    cukern.set_memory_limit(in_use + cached, memory)  # which leaves no room beside it
+    assert changes(lambda: cukern.empty(600, "int8", memory=memory))["driver_allocations"] == 1
+
+
+@pytest.mark.pooled
+def test_the_last_one_given_up_by_a_thread_serves_another() -> None:
+    def work(number: int) -> None:
+        for turn in range(200):
+            array = cukern.full(500 + turn % 3 * 600, number, "int8")
+            assert (cukern.asnumpy(array) == number).all()
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(6)))
 
 
 @pytest.mark.pooled

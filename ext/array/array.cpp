@@ -65,8 +65,7 @@ bool is_f_contiguous(int ndim, const std::int64_t *shape, const std::int64_t *st
 PyRef array_over(const ModuleState &state, Storage *storage, char *data, ElementType type, int ndim,
                  const std::int64_t *shape, const std::int64_t *strides, PyObject *base, bool read_only) noexcept {
     auto *own_type = reinterpret_cast<PyTypeObject *>(state.array_type);
-    const auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(own_type, Py_tp_alloc));
-    Array *array = array_of(allocate(own_type, static_cast<Py_ssize_t>(2) * ndim));
+    Array *array = array_of(PyType_GenericAlloc(own_type, static_cast<Py_ssize_t>(2) * ndim));
     if (array == nullptr) {
         storage->release();
         return {};
@@ -175,7 +174,7 @@ void array_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     if (array->storage != nullptr) array->storage->release();
     Py_CLEAR(array->base);
-    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+    PyObject_Free(self);
     Py_DECREF(type);
 }
 

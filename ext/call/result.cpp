@@ -41,9 +41,12 @@ Comparison compare_axes(Operand *const *operands, int num_operands, int ndim, in
     return result;
 }
 
-// Strides in bytes of a fresh result that keeps the operands' memory order.
-void keep_order(Operand *const *operands, int num_operands, const Shape &shape, int item_size,
+// Strides in bytes of a fresh result that keeps the operands' memory order; false, without any, where that is C
+// order.
+bool keep_order(Operand *const *operands, int num_operands, const Shape &shape, int item_size,
                 npy_intp *strides) noexcept {
+    if (shape.ndim < 2) return false;
+    bool is_c_order = true;
     int axes[kMaxDims];  // from the fastest to the slowest
     for (int i = 0; i < shape.ndim; ++i) {
         const int axis = shape.ndim - 1 - i;
@@ -55,12 +58,15 @@ void keep_order(Operand *const *operands, int num_operands, const Shape &shape, 
         }
         for (int j = i; j > at; --j) axes[j] = axes[j - 1];
         axes[at] = axis;
+        is_c_order = is_c_order && at == i;
     }
+    if (is_c_order) return false;
     npy_intp stride = item_size;
     for (int i = 0; i < shape.ndim; ++i) {
         strides[axes[i]] = stride;
         stride *= shape.lengths[axes[i]] > 0 ? shape.lengths[axes[i]] : 1;
     }
+    return true;
 }
 
 }  // namespace
@@ -211,18 +217,16 @@ PyRef make_by_cupy(const Request &request, const Operand *lead, PyObject *length
                                                      lengths, dtype, nullptr));
 }
 
-// A type that another package has given NumPy has no number, but an object.
-PyRef make_ndarray(const Request &request, ElementType type, int ndim, npy_intp *lengths,
-                   npy_intp *strides) noexcept {
-    if (const int number = numpy_type_of(type); number >= 0)
-        return PyRef::steal(PyArray_New(&PyArray_Type, ndim, lengths, number, strides, nullptr, 0, 0, nullptr));
+// `strides` null: C order.
+PyRef make_ndarray(const Request &request, ElementType type, const Shape &shape,
+                   const npy_intp *strides) noexcept {
     PyRef dtype = numpy_dtype(request.state, type);
     if (!dtype) {
         raise_no_bfloat16(request.function);
         return {};
     }
     return PyRef::steal(PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr *>(dtype.release()),
-                                             ndim, lengths, strides, nullptr, 0, nullptr));
+                                             shape.ndim, shape.lengths, strides, nullptr, 0, nullptr));
 }
 
 }  // namespace
@@ -242,8 +246,8 @@ bool Result::make(const Request &request, const Shape &shape, ElementType type, 
         if (location.kind == MemoryKind::managed && kind == MemoryKind::pinned) kind = MemoryKind::managed;
     }
     npy_intp strides[kMaxDims];
-    const bool keeps_order = overlap == Overlap::same_allowed;
-    if (keeps_order) keep_order(operands, num_operands, shape, size_of(type), strides);
+    const bool has_order =
+        overlap == Overlap::same_allowed && keep_order(operands, num_operands, shape, size_of(type), strides);
     const Family family = lead == nullptr ? Family::numpy : lead->family();
     if (family == Family::exchange) {
         const Place place{request.state, request.function, "the result"};
@@ -269,14 +273,12 @@ bool Result::make(const Request &request, const Shape &shape, ElementType type, 
             !stream_on(request.state, request.function, nullptr, lead->access().location.device, &stream))
             return false;
         std::int64_t own[kMaxDims];
-        for (int i = 0; keeps_order && i < shape.ndim; ++i) own[i] = strides[i] / size_of(type);
+        for (int i = 0; has_order && i < shape.ndim; ++i) own[i] = strides[i] / size_of(type);
         object_ = new_array(request.state, request.function, family == Family::array ? kind : MemoryKind::device,
-                            type, shape.ndim, shape.lengths, keeps_order ? own : nullptr, stream);
+                            type, shape.ndim, shape.lengths, has_order ? own : nullptr, stream);
     } else {
         if (family == Family::dlpack) like_ = lead->object();
-        npy_intp lengths[kMaxDims];
-        for (int i = 0; i < shape.ndim; ++i) lengths[i] = shape.lengths[i];
-        object_ = make_ndarray(request, type, shape.ndim, lengths, keeps_order ? strides : nullptr);
+        object_ = make_ndarray(request, type, shape, has_order ? strides : nullptr);
     }
     return object_ && operand_.take_result({request.state, request.function, "the result"}, object_.get(), type);
 }

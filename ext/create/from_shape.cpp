@@ -53,9 +53,8 @@ PyRef from_host(const ModuleState &state, const char *function, Operand &source,
 namespace {
 
 // An array filled with a number.
-PyRef make_filled(PyObject *module, const char *function, const Shape &shape, ElementType type, PyObject *number,
-                  const Options &options) noexcept {
-    const ModuleState &state = state_of(module);
+PyRef make_filled(const ModuleState &state, const char *function, const Shape &shape, ElementType type,
+                  PyObject *number, const Options &options) noexcept {
     Immediate value{};
     ElementType own = type;
     if (!element_from(function, number, type, true, &own, &value)) return {};
@@ -87,13 +86,12 @@ Options options_of(PyObject *const *arguments) noexcept {
 }
 
 // An array whose elements are 0 or 1; below 0: not set.
-PyRef make_of(PyObject *module, const char *function, const Shape &shape, ElementType type, long number,
+PyRef make_of(const ModuleState &state, const char *function, const Shape &shape, ElementType type, long number,
               const Options &options) noexcept {
     if (number > 0) {
         const PyRef value = PyRef::steal(PyLong_FromLong(number));
-        return value ? make_filled(module, function, shape, type, value.get(), options) : PyRef();
+        return value ? make_filled(state, function, shape, type, value.get(), options) : PyRef();
     }
-    const ModuleState &state = state_of(module);
     HeldStream stream;
     PyRef array = make(state, function, shape, nullptr, type, options, &stream);
     if (!array || number < 0) return array;
@@ -106,13 +104,14 @@ PyObject *make_by_shape(PyObject *module, const char *function, long number, PyO
     static constexpr Signature kSignature(CUKERN_BY_SHAPE);
     PyObject *arguments[Signature::kMost];
     if (!kSignature.parse(function, nullptr, values, count, names, arguments)) return nullptr;
+    const ModuleState &state = state_of(module);
     const Options options = options_of(arguments + 1);
     Shape shape;
     ElementType type;
     if (!ready(module, function) || !parse_shape(function, arguments[0], &shape) ||
-        !element_type_or(state_of(module), function, options.dtype, ElementType::float64, &type))
+        !element_type_or(state, function, options.dtype, ElementType::float64, &type))
         return nullptr;
-    return make_of(module, function, shape, type, number, options).release();
+    return make_of(state, function, shape, type, number, options).release();
 }
 
 PyObject *empty_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
@@ -160,7 +159,7 @@ PyObject *full_method(PyObject *module, PyObject *const *values, Py_ssize_t coun
     if (is_given(options.dtype) ? !parse_dtype(state, "full", options.dtype, &type)
                                 : !type_of_number(state, "full", value, &type))
         return nullptr;
-    return make_filled(module, "full", shape, type, value, options).release();
+    return make_filled(state, "full", shape, type, value, options).release();
 }
 
 // The shape and the element type of what a `_like` form is like, and where it is.
@@ -190,11 +189,11 @@ PyObject *make_like(PyObject *module, const char *function, PyObject *object, Py
     ElementType type;
     PyRef memory;
     PyRef device;
-    if (!ready(module, function) ||
-        !read_like(state_of(module), function, object, &shape, &type, &options, &memory, &device))
+    const ModuleState &state = state_of(module);
+    if (!ready(module, function) || !read_like(state, function, object, &shape, &type, &options, &memory, &device))
         return nullptr;
-    return (value != nullptr ? make_filled(module, function, shape, type, value, options)
-                             : make_of(module, function, shape, type, number, options))
+    return (value != nullptr ? make_filled(state, function, shape, type, value, options)
+                             : make_of(state, function, shape, type, number, options))
         .release();
 }
 

@@ -170,7 +170,7 @@ bool stream_for_new(const ModuleState &state, const char *function, PyObject *de
     const bool has_device = device != nullptr && Py_IsNone(device) == 0;
     const bool has_stream = stream != nullptr && Py_IsNone(stream) == 0;
     int number = 0;
-    if (!has_device && !has_stream) {
+    if (!has_device && !has_stream && any_active_blocks()) {
         PyRef innermost;
         if (!innermost_stream(state, &innermost)) return false;
         if (innermost) {
@@ -179,6 +179,10 @@ bool stream_for_new(const ModuleState &state, const char *function, PyObject *de
         }
     }
     if (!parse_device(state, function, device, &number)) return false;
+    if (!has_stream && !any_active_blocks()) {
+        out->set_default(number);
+        return true;
+    }
     if (has_stream) {
         if (!parse_stream(state, function, stream, number, out)) return false;
         return !has_device || check_stream_device(function, *out, number);

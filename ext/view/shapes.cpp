@@ -6,6 +6,12 @@ namespace cukern::py {
 
 bool parse_shape(const char *function, PyObject *object, Shape *shape) noexcept {
     shape->ndim = 0;
+    if (PyLong_CheckExact(object)) {
+        shape->ndim = 1;
+        shape->lengths[0] = PyLong_AsSsize_t(object);
+        if (shape->lengths[0] != -1 || PyErr_Occurred() == nullptr) return true;
+        PyErr_Clear();  // raised anew below, as of any other index
+    }
     if (PyIndex_Check(object) && !(PyArray_Check(object) && PyArray_NDIM(as_array(object)) > 0)) {
         const Py_ssize_t length = PyNumber_AsSsize_t(object, PyExc_ValueError);
         if (length == -1 && PyErr_Occurred() != nullptr) return false;

@@ -75,6 +75,9 @@ public:
     // Destroys what was released while a capture stood in the way. Cheap where there is nothing.
     static void destroy_deferred() noexcept;
 
+    // Gives the spare one back, whose memory the pool is about to count or to need. Cheap where there is none.
+    static void release_spare(Context *context) noexcept;
+
     // How many have been destroyed in this process.
     static std::int64_t released() noexcept;
 
@@ -133,7 +136,11 @@ private:
     Status add_use(const StreamRef &stream, bool write) noexcept;
     void take_events(Events *events) noexcept;
     void drop(int index) noexcept;
+    static Storage *take_spare(Context *context, MemoryKind kind, std::size_t bytes,
+                               const StreamRef &stream) noexcept;
+    bool becomes_spare() noexcept;
     void destroy() noexcept;
+    void free_now() noexcept;
     bool defer_destruction() noexcept;
     bool is_at_home() const noexcept;
     bool waits_for_capture() const noexcept;

@@ -72,14 +72,14 @@ void compute_run(const Run<T, result_t<op, T>> &r, std::int64_t n) noexcept {
 template <Op op, typename T>
 void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int64_t end) noexcept {
     const int last = launch.ndim - 1;
-    const int operands = launch.num_operands;
+    constexpr int kOperands = 1 + arity(op);
     std::int64_t index[kMaxDims];
     std::int64_t offset[kMaxOperands] = {};
     std::int64_t rest = begin;
     for (int d = last; d >= 0; --d) {
         index[d] = rest % launch.shape[d];
         rest /= launch.shape[d];
-        for (int i = 0; i < operands; ++i) offset[i] += index[d] * launch.strides[i][d];
+        for (int i = 0; i < kOperands; ++i) offset[i] += index[d] * launch.strides[i][d];
     }
     T buffer[kMaxInputs][kBlock];
     result_t<op, T> results[kBlock];
@@ -87,13 +87,13 @@ void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int
     for (std::int64_t at = begin; at < end;) {
         std::int64_t n = std::min(launch.shape[last] - index[last], end - at);
         bool blocked = converts;
-        for (int i = 1; i < operands; ++i)
+        for (int i = 1; i < kOperands; ++i)
             blocked = blocked || (!launch.immediate[i] && launch.types[i] != launch.compute);
         if (blocked) n = std::min(n, kBlock);
         Run<T, result_t<op, T>> run{};
         run.out = converts ? results : static_cast<result_t<op, T> *>(launch.data[0]) + offset[0];
         run.out_stride = converts ? 1 : launch.strides[0][last];
-        for (int i = 1; i < operands; ++i) {
+        for (int i = 1; i < kOperands; ++i) {
             const std::int64_t stride = launch.strides[i][last];
             if (launch.immediate[i]) {
                 run.in[i - 1] = reinterpret_cast<const T *>(launch.values[i].bytes);
@@ -115,10 +115,11 @@ void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int
                 store_as<result_t<op, T>>(launch.data[0], launch.types[0], offset[0] + j * launch.strides[0][last],
                                           results[j]);
         at += n;
+        if (at == end) break;
         index[last] += n;
-        for (int i = 0; i < operands; ++i) offset[i] += n * launch.strides[i][last];
+        for (int i = 0; i < kOperands; ++i) offset[i] += n * launch.strides[i][last];
         for (int d = last; d > 0 && index[d] == launch.shape[d]; --d) {
-            for (int i = 0; i < operands; ++i)
+            for (int i = 0; i < kOperands; ++i)
                 offset[i] += launch.strides[i][d - 1] - launch.shape[d] * launch.strides[i][d];
             index[d] = 0;
             ++index[d - 1];

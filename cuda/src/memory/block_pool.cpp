@@ -31,6 +31,10 @@ constexpr std::size_t kCrowd = 64;
 BlockPool::BlockPool(Runtime &runtime, EventPool &events) noexcept
     : runtime_(runtime), events_(events), enabled_(pool_enabled()), crowd_(kCrowd) {}
 
+bool BlockPool::same_block(std::size_t bytes, std::size_t other) const noexcept {
+    return bytes == other || (enabled_ && size_class(bytes) == size_class(other));
+}
+
 BlockPool::Key BlockPool::key_of(MemoryKind kind, std::size_t bytes, int device,
                                  std::uint64_t list) const noexcept {
     return {kind, device, list, enabled_ ? size_class(bytes) : bytes};
@@ -125,6 +129,7 @@ Status BlockPool::acquire(MemoryKind kind, std::size_t bytes, const StreamRef &s
 }
 
 Status BlockPool::acquire_idle(std::size_t bytes, int device, void **out) noexcept {
+    collect_spare();
     const Key key = key_of(MemoryKind::device, bytes, device, kIdle);
     {
         const std::lock_guard lock(mutex_);
@@ -148,6 +153,7 @@ bool BlockPool::over_limit(const Key &key) noexcept {
 // From the driver; what is cached is given back when it has no more, or when the limit is reached. No lock is
 // held meanwhile: the driver may wait for the device.
 Status BlockPool::allocate(const Key &key, Pinned pinned, void **out) noexcept {
+    collect_spare();
     {
         const std::lock_guard lock(mutex_);
         if (usage_of(key) == nullptr) return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
@@ -329,6 +335,7 @@ Status BlockPool::wait_for_pinned(const Lists &free, const std::vector<Waiting> 
 
 // Where the device cannot be waited for, as in a capture, pinned memory is put back.
 bool BlockPool::trim(Pinned pinned) noexcept {
+    collect_spare();
     Lists free;
     std::vector<Waiting> waiting;
     {
@@ -380,6 +387,7 @@ void BlockPool::put_back(const Lists &free, const std::vector<Waiting> &waiting)
 }
 
 void BlockPool::set_limit(MemoryKind kind, int device, std::int64_t bytes) noexcept {
+    collect_spare();
     bool over = false;
     {
         const std::lock_guard lock(mutex_);
@@ -392,12 +400,14 @@ void BlockPool::set_limit(MemoryKind kind, int device, std::int64_t bytes) noexc
 }
 
 BlockPool::Usage BlockPool::usage(MemoryKind kind, int device) noexcept {
+    collect_spare();
     const std::lock_guard lock(mutex_);
     const auto found = usage_.find({kind, device});
     return found == usage_.end() ? Usage{} : found->second;
 }
 
 BlockPool::Usage BlockPool::usage(MemoryKind kind) noexcept {
+    collect_spare();
     const std::lock_guard lock(mutex_);
     Usage sum;
     for (const auto &[key, usage] : usage_) {

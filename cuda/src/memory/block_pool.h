@@ -39,6 +39,16 @@ public:
         reserve_ = context;
     }
 
+    // What brings a block back that is kept elsewhere, for when cached blocks are counted or needed.
+    void set_spare(void (*give_back)(void *), void *context) noexcept {
+        give_spare_back_ = give_back;
+        spare_ = context;
+    }
+
+    bool enabled() const noexcept { return enabled_; }
+    // Whether a block for one number of bytes serves another.
+    bool same_block(std::size_t bytes, std::size_t other) const noexcept;
+
     // From what is cached alone; null where there is none. `recycled`: work that `stream` has been given, or waits
     // for, may still be on its way.
     void *acquire_cached(MemoryKind kind, std::size_t bytes, const StreamRef &stream, bool *recycled) noexcept;
@@ -105,12 +115,17 @@ private:
     bool over_limit(const Key &key) noexcept;
     Status describe_failure(const Key &key, Status status) noexcept;
     Usage *usage_of(const Key &key) noexcept;
+    void collect_spare() noexcept {
+        if (give_spare_back_ != nullptr) give_spare_back_(spare_);
+    }
 
     Runtime &runtime_;
     EventPool &events_;
     const bool enabled_;  // CUKERN_POOL=0 gives every block its own allocation, so that sanitizers see overruns
     bool (*give_reserve_back_)(void *) = nullptr;
     void *reserve_ = nullptr;
+    void (*give_spare_back_)(void *) = nullptr;
+    void *spare_ = nullptr;
     std::mutex mutex_;
     Lists free_;
     Lists::value_type *last_ = nullptr;  // the list that was last looked for: most calls ask for the same again

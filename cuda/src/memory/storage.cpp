@@ -129,6 +129,41 @@ Storage *Storage::make(Context *context, MemoryKind kind, std::size_t bytes, con
     return storage;
 }
 
+// Only of the legacy default stream: that of an owned stream would keep the stream.
+bool Storage::becomes_spare() noexcept {
+    const bool plain = release_ == nullptr && data_ != nullptr && lent_ == 0 && !captured_;
+    const bool unordered = count_ == 0 || (is_at_home() && uses_[0].event == nullptr);
+    if (!plain || !unordered || home_ != 0 || generation_ != fork_generation() || !context_->blocks.enabled())
+        return false;
+    g_released.fetch_add(1, std::memory_order_relaxed);
+    if (Storage *before = context_->spare.exchange(this, std::memory_order_acq_rel)) before->free_now();
+    return true;
+}
+
+Storage *Storage::take_spare(Context *context, MemoryKind kind, std::size_t bytes,
+                             const StreamRef &stream) noexcept {
+    if (BlockPool::list_of(stream) != 0 || context->spare.load(std::memory_order_relaxed) == nullptr)
+        return nullptr;
+    Storage *spare = context->spare.exchange(nullptr, std::memory_order_acq_rel);
+    if (spare == nullptr) return nullptr;
+    if (spare->generation_ != fork_generation()) return nullptr;  // the parent's
+    if (spare->kind_ != kind || spare->device_ != stream.device ||
+        !context->blocks.same_block(bytes, spare->bytes_)) {
+        spare->free_now();
+        return nullptr;
+    }
+    spare->references_.store(1, std::memory_order_relaxed);
+    spare->bytes_ = bytes;
+    spare->record_recycled(stream);
+    count_free_list_hit();
+    return spare;
+}
+
+void Storage::release_spare(Context *context) noexcept {
+    Storage *spare = context->spare.exchange(nullptr, std::memory_order_acq_rel);
+    if (spare != nullptr && spare->generation_ == fork_generation()) spare->free_now();
+}
+
 // A recycled block may still be worked on in its stream, which others have to wait for.
 void Storage::record_recycled(const StreamRef &stream) noexcept {
     uses_[0] = {stream.id, stream.handle, stream.owner, nullptr, stream.device, true};
@@ -146,6 +181,8 @@ Status Storage::allocate(MemoryKind kind, std::size_t bytes, const StreamRef &st
     void *data = nullptr;
     bool recycled = false;
     if (bytes > 0) {
+        *out = take_spare(active, kind, bytes, stream);
+        if (*out != nullptr) return CUKERN_OK;
         data = blocks.acquire_cached(kind, bytes, stream, &recycled);
         if (data == nullptr && only_cached) return CUKERN_OK;
         if (data == nullptr) {
@@ -349,12 +386,17 @@ void Storage::destroy_deferred() noexcept {
 }
 
 void Storage::destroy() noexcept {
+    if (becomes_spare()) return;
     const bool frees = generation_ == fork_generation() && !captured_;
     if (frees && waits_for_capture()) {
         if (defer_destruction()) return;
         captured_ = true;  // no host memory to remember it by: it is not used again
     }
     g_released.fetch_add(1, std::memory_order_relaxed);
+    free_now();
+}
+
+void Storage::free_now() noexcept {
     if (generation_ == fork_generation() && !captured_) {  // a child of fork frees nothing that it inherited
         Events events;
         if (count_ > 0) {
