@@ -112,7 +112,7 @@ def test_many_dimensions(name: str, rng: np.random.Generator) -> None:
     for axis in (None, 0, 13) if name in INDICES else (None, tuple(range(0, 14, 2)), (1, 5, 9)):
         for x in (a, a.transpose(rng.permutation(14)), a[::-1, :, ::-1]):
             assert_reduced(getattr(cukern, name)(x, axis=axis), name, x, axis=axis)
-    wide = values(rng, name, (2, 3) * 11, np.dtype(np.int8))[(slice(None), slice(0, 1)) * 9]
+    wide = values(rng, name, (2, 2) * 11, np.dtype(np.int8))[(slice(None), slice(0, 1)) * 9]
     if name not in INDICES:
         axes = tuple(range(0, 22, 2))
         assert_reduced(getattr(cukern, name)(wide, axis=axes), name, wide, axis=axes)
