@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import types
 import weakref
 from typing import Any
@@ -145,6 +146,24 @@ def test_refused_tensors_on_the_gpu(torch: Any, name: str) -> None:
             call()
     with pytest.raises((TypeError, BufferError, ValueError, RuntimeError)):
         cukern.from_dlpack(tensor)
+
+
+@on_gpu
+def test_a_tensor_that_nothing_of_ours_has_used_is_given_back_at_once(torch: Any) -> None:
+    used, unused = torch.ones(1000, device="cuda"), torch.ones(1000, device="cuda")
+    cukern.from_dlpack(used).fill(2)  # warm
+    cukern.synchronize()
+    torch.cuda._sleep(1 << 28)  # some tenths of a second
+    array, other = cukern.from_dlpack(used), cukern.from_dlpack(unused)
+    array.fill(3)
+    alive = [weakref.ref(used), weakref.ref(unused)]
+    del array, other, used, unused
+    assert [ref() is not None for ref in alive] == [True, False]
+    torch.cuda.synchronize()
+    cukern.from_dlpack(torch.ones(1, device="cuda"))  # a call releases what has come to its end
+    cukern.empty(1)
+    gc.collect()
+    assert alive[0]() is None
 
 
 @on_gpu

@@ -81,7 +81,7 @@ PyRef adopt_array(const Place &place, const ForeignArray &foreign, PyObject *kee
                        static_cast<std::size_t>(bytes), location.device, release_keeper, held.get(), &storage);
     if (status == CUKERN_OK) {
         (void)held.release();
-        if (foreign.has_producer) status = storage->record_use(foreign.producer, true);
+        if (foreign.has_producer) status = storage->record_producer(foreign.producer);
         if (status != CUKERN_OK) storage->release();
     }
     if (status != CUKERN_OK) {

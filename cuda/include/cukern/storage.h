@@ -29,6 +29,7 @@ struct Use {
     Event event = nullptr;         // recorded after the last work; null: asked of the stream when needed
     int device = 0;
     bool wrote = false;
+    bool theirs = false;       // of the library that the memory came from: nothing of ours is on its way
     bool awaited = false;      // by the stream below, since the last work
     std::uint64_t waiter = 0;  // id
     int waiter_device = 0;
@@ -105,10 +106,19 @@ public:
         if (count_ == 1 && uses_[0].id == stream.id && uses_[0].device == stream.device &&
             uses_[0].event == nullptr) {
             uses_[0].wrote |= write;
+            uses_[0].theirs = false;
             ++version_;
             return CUKERN_OK;
         }
         return record_use_slow(stream, write);
+    }
+
+    // `stream` holds the work that other memory, just adopted, was written by. The library that gives it orders
+    // its release after that by itself.
+    Status record_producer(const StreamRef &stream) noexcept {
+        const Status status = record_use(stream, true);
+        if (status == CUKERN_OK && count_ == 1) uses_[0].theirs = true;
+        return status;
     }
 
     // Work that the host must see done before it reads (or writes) the memory.

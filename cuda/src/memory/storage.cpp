@@ -281,6 +281,7 @@ Status Storage::add_use(const StreamRef &stream, bool write) noexcept {
     }
     Use &use = uses_[at];
     use.wrote = use.wrote || write;
+    use.theirs = false;
     use.awaited = false;
     if (has_lasting_id(stream)) {  // its event, if there was one, is of earlier work
         if (use.event != nullptr) context_->events.release(use.device, std::exchange(use.event, nullptr));
@@ -332,6 +333,7 @@ void Storage::take_events(Events *events) noexcept {
     if (is_at_home()) return;
     for (int i = 0; i < count_; ++i) {
         Use &use = uses_[i];
+        if (use.theirs) continue;
         if (record_event_of(*context_, use) == CUKERN_OK) {
             events->add(std::exchange(use.event, nullptr), use.device);
             continue;
@@ -355,7 +357,7 @@ bool Storage::waits_for_capture() const noexcept {
     const ErrorKeeper kept;
     bool captured = false;
     for (int i = 0; i < count_ && !captured; ++i)
-        if (uses_[i].event == nullptr) is_captured(*context_, uses_[i], &captured);
+        if (uses_[i].event == nullptr && !uses_[i].theirs) is_captured(*context_, uses_[i], &captured);
     return captured;
 }
 
