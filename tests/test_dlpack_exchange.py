@@ -439,8 +439,8 @@ def test_from_dlpack_takes_a_tensor_by_the_table(backend: str, flags: int) -> No
     assert kind.counter.made == kind.counter.deleted
 
 
-@pytest.mark.parametrize("how", ["a stream", "a with block", "a copy"])
-def test_from_dlpack_with_a_stream_or_a_copy_asks_by_the_protocol(how: str) -> None:
+@pytest.mark.parametrize("how", ["a stream", "a with block", "copy=True", "copy=False"])
+def test_from_dlpack_with_a_stream_or_a_copy_asks_by_the_protocol(backend: str, how: str) -> None:
     calls: list[dict[str, Any]] = []
     kind = with_protocol(make_exchange_type(), calls)
     stream = cukern.Stream()
@@ -448,7 +448,12 @@ def test_from_dlpack_with_a_stream_or_a_copy_asks_by_the_protocol(how: str) -> N
         with stream:
             array = cukern.from_dlpack(kind(VALUES))
     else:
-        array = cukern.from_dlpack(kind(VALUES), **({"stream": stream} if how == "a stream" else {"copy": True}))
+        options = {"a stream": {"stream": stream}, "copy=True": {"copy": True}, "copy=False": {"copy": False}}
+        if how == "copy=False" and backend == "cuda":
+            with pytest.raises(BufferError, match="copy=False"):
+                cukern.from_dlpack(kind(VALUES), copy=False)
+            return
+        array = cukern.from_dlpack(kind(VALUES), **options[how])
     np.testing.assert_array_equal(cukern.asnumpy(array), VALUES)
     assert len(calls) == 1
     assert kind.counter.made == 0

@@ -154,16 +154,19 @@ def test_a_tensor_that_nothing_of_ours_has_used_is_given_back_at_once(torch: Any
     cukern.from_dlpack(used).fill(2)  # warm
     cukern.synchronize()
     torch.cuda._sleep(1 << 28)  # some tenths of a second
-    array, other = cukern.from_dlpack(used), cukern.from_dlpack(unused)
-    array.fill(3)
-    alive = [weakref.ref(used), weakref.ref(unused)]
-    del array, other, used, unused
-    assert [ref() is not None for ref in alive] == [True, False]
+    lent = torch.ones(1000, device="cuda")
+    arrays = [cukern.from_dlpack(tensor) for tensor in (used, unused, lent)]
+    arrays[0].fill(3)
+    arrays[2].__dlpack__(stream=1)  # whoever takes it may use it without a word
+    alive = [weakref.ref(tensor) for tensor in (used, unused, lent)]
+    arrays.clear()
+    del used, unused, lent
+    assert [ref() is not None for ref in alive] == [True, False, True]
     torch.cuda.synchronize()
     cukern.from_dlpack(torch.ones(1, device="cuda"))  # a call releases what has come to its end
     cukern.empty(1)
     gc.collect()
-    assert alive[0]() is None
+    assert [ref() is not None for ref in alive] == [False] * 3
 
 
 @on_gpu

@@ -230,7 +230,7 @@ def test_what_was_given_up_last_is_cached_memory(memory: str) -> None:
     del array
     cukern.empty_cache()
     assert used(memory) == (in_use - 1024, cached)
-    del (array := [cukern.empty(1000, "int8", memory=memory)])[:]
+    cukern.empty(1000, "int8", memory=memory)
     cukern.set_memory_limit(in_use + cached, memory)  # which leaves no room beside it
     assert changes(lambda: cukern.empty(600, "int8", memory=memory))["driver_allocations"] == 1
 

@@ -121,9 +121,9 @@ bool stream_of_library(const Place &place, const TypeRecord &record, const dlpac
     return true;
 }
 
-// Reads an array whose library works on a stream of its own, for work of ours that names none.
-bool import_unordered(const Place &place, PyObject *object, const TypeRecord &record, ForeignArray *foreign,
-                      bool *imported) noexcept {
+// Takes an array over by the exchange API, in the order of the stream that its library works on.
+bool import_on_own_stream(const Place &place, PyObject *object, const TypeRecord &record, ForeignArray *foreign,
+                          bool *imported) noexcept {
     if (!import_by_exchange(place, record, object, foreign, imported)) return false;
     if (!*imported) return true;
     find_pinned(foreign);
@@ -164,9 +164,9 @@ bool import_dlpack(const Place &place, PyObject *object, const TypeRecord &recor
         !stream_for_new(place.state, place.function, nullptr, stream, &consumer))
         return false;
     const bool on_own_stream = record.api != nullptr && !is_given(stream) && !is_active;
+    const bool by_exchange = on_own_stream && Py_IsNone(copy) != 0 && !is_array(place.state, object);
     bool imported = false;
-    if (on_own_stream && Py_IsTrue(copy) == 0 && !import_unordered(place, object, record, foreign, &imported))
-        return false;
+    if (by_exchange && !import_on_own_stream(place, object, record, foreign, &imported)) return false;
     if (!imported && !import_capsule(place, object, record, on_own_stream, consumer, copy, foreign)) return false;
     foreign->read_only = foreign->read_only || (record.is_jax && !foreign->is_copy);
     return true;

@@ -256,41 +256,25 @@ bool check_foreign(const Place &place, const TypeRecord &record, PyObject *objec
     return record.api == nullptr || check_torch(place, record, object, array);
 }
 
-namespace {
-
-// Takes over what the exchange API gives. A tensor of torch is kept by itself: what torch gives holds no more.
-bool take_by_exchange(const TypeRecord &record, PyObject *object, dlpack::Tensor *tensor,
-                      ForeignArray *array) noexcept {
-    if (record.is_torch && record.api->tensor_from_object != nullptr) {
-        if (record.api->tensor_from_object(object, tensor) == 0) array->keeper = PyRef::borrow(object);
-        return static_cast<bool>(array->keeper);
-    }
-    dlpack::ManagedTensorVersioned *managed = nullptr;
-    if (record.api->managed_from_object(object, &managed) != 0 || managed == nullptr) return false;
-    array->keeper = keeper_of(managed);
-    if (!array->keeper) return false;
-    array->read_only = (managed->flags & dlpack::kReadOnly) != 0;
-    array->is_copy = (managed->flags & dlpack::kIsCopied) != 0;
-    array->own = lender_of(*managed);
-    *tensor = managed->tensor;
-    return true;
-}
-
-}  // namespace
-
 bool import_by_exchange(const Place &place, const TypeRecord &record, PyObject *object, ForeignArray *array,
                         bool *imported) noexcept {
-    dlpack::Tensor tensor{};
-    *imported = take_by_exchange(record, object, &tensor, array);
-    if (!*imported) {
+    *imported = false;
+    dlpack::ManagedTensorVersioned *managed = nullptr;
+    if (record.api->managed_from_object(object, &managed) != 0 || managed == nullptr) {
         CaughtError error;
         if (error.is_ordinary()) return true;
         error.restore();
         return false;
     }
+    array->keeper = keeper_of(managed);
     std::int64_t bytes = 0;
-    return read_tensor(place, tensor, array) && check_memory(place, *array, &bytes) &&
-           (array->is_copy || check_torch(place, record, object, *array));
+    if (!array->keeper || !read_tensor(place, managed->tensor, array) || !check_memory(place, *array, &bytes))
+        return false;
+    array->read_only = (managed->flags & dlpack::kReadOnly) != 0;
+    array->is_copy = (managed->flags & dlpack::kIsCopied) != 0;
+    array->own = lender_of(*managed);
+    *imported = true;
+    return array->is_copy || check_torch(place, record, object, *array);
 }
 
 bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, ReadContext &reading,

@@ -100,7 +100,7 @@ PyObject *parse_and_run(ModuleState &state, bool is_root, PyObject *self, PyObje
 }
 
 template <bool is_root>
-PyObject *function(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+PyObject *variance_function(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
     return parse_and_run(state_of(module), is_root, nullptr, values, count, names);
 }
 
@@ -130,8 +130,9 @@ PyObject *array_std(PyObject *self, PyObject *const *values, Py_ssize_t count, P
                 "(numpy.array([1.0, 3.0])))\n1.0\n"
 
 PyMethodDef kVarianceMethods[] = {
-    {"var", as_method(function<false>), METH_FASTCALL | METH_KEYWORDS, CUKERN_VARIANCE_DOC("var", "Variance.")},
-    {"std", as_method(function<true>), METH_FASTCALL | METH_KEYWORDS,
+    {"var", as_method(variance_function<false>), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_VARIANCE_DOC("var", "Variance.")},
+    {"std", as_method(variance_function<true>), METH_FASTCALL | METH_KEYWORDS,
      CUKERN_VARIANCE_DOC("std", "Standard deviation: the root of the variance.")},
     {nullptr, nullptr, 0, nullptr},
 };

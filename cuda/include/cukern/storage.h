@@ -29,7 +29,7 @@ struct Use {
     Event event = nullptr;         // recorded after the last work; null: asked of the stream when needed
     int device = 0;
     bool wrote = false;
-    bool theirs = false;       // of the library that the memory came from: nothing of ours is on its way
+    bool theirs = false;       // of the library that the memory came from alone: nobody else has used it
     bool awaited = false;      // by the stream below, since the last work
     std::uint64_t waiter = 0;  // id
     int waiter_device = 0;
@@ -127,7 +127,10 @@ public:
     bool waited(bool write, const HostWait &wait) noexcept;
 
     // The memory is lent to a library that may use it on any stream until the storage is released.
-    void record_lent() noexcept { ++lent_; }
+    void record_lent() noexcept {
+        ++lent_;
+        for (Use &use : uses_) use.theirs = false;
+    }
     // A lent array has come back to us without anybody having used it.
     void record_returned() noexcept { --lent_; }
     // Buffers through which the host sees the memory right now.
@@ -148,7 +151,7 @@ private:
     void drop(int index) noexcept;
     static Storage *take_spare(Context *context, MemoryKind kind, std::size_t bytes,
                                const StreamRef &stream) noexcept;
-    bool becomes_spare() noexcept;
+    bool give_as_spare() noexcept;
     void destroy() noexcept;
     void free_now() noexcept;
     bool defer_destruction() noexcept;

@@ -130,10 +130,10 @@ Storage *Storage::make(Context *context, MemoryKind kind, std::size_t bytes, con
 }
 
 // Only of the legacy default stream: that of an owned stream would keep the stream.
-bool Storage::becomes_spare() noexcept {
+bool Storage::give_as_spare() noexcept {
     const bool plain = release_ == nullptr && data_ != nullptr && lent_ == 0 && !captured_;
-    const bool unordered = count_ == 0 || (is_at_home() && uses_[0].event == nullptr);
-    if (!plain || !unordered || home_ != 0 || generation_ != fork_generation() || !context_->blocks.enabled())
+    const bool needs_no_event = count_ == 0 || (is_at_home() && uses_[0].event == nullptr);
+    if (!plain || !needs_no_event || home_ != 0 || generation_ != fork_generation() || !context_->blocks.enabled())
         return false;
     g_released.fetch_add(1, std::memory_order_relaxed);
     if (Storage *before = context_->spare.exchange(this, std::memory_order_acq_rel)) before->free_now();
@@ -142,8 +142,7 @@ bool Storage::becomes_spare() noexcept {
 
 Storage *Storage::take_spare(Context *context, MemoryKind kind, std::size_t bytes,
                              const StreamRef &stream) noexcept {
-    if (BlockPool::list_of(stream) != 0 || context->spare.load(std::memory_order_relaxed) == nullptr)
-        return nullptr;
+    if (BlockPool::list_of(stream) != 0) return nullptr;
     Storage *spare = context->spare.exchange(nullptr, std::memory_order_acq_rel);
     if (spare == nullptr) return nullptr;
     if (spare->generation_ != fork_generation()) return nullptr;  // the parent's
@@ -388,7 +387,7 @@ void Storage::destroy_deferred() noexcept {
 }
 
 void Storage::destroy() noexcept {
-    if (becomes_spare()) return;
+    if (give_as_spare()) return;
     const bool frees = generation_ == fork_generation() && !captured_;
     if (frees && waits_for_capture()) {
         if (defer_destruction()) return;
