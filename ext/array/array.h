@@ -61,6 +61,22 @@ PyRef array_view(Array *array, char *data, int ndim, const std::int64_t *shape,
 PyRef new_array(const ModuleState &state, const char *function, MemoryKind kind, ElementType type, int ndim,
                 const std::int64_t *shape, const std::int64_t *strides, const StreamRef &stream) noexcept;
 
+// The memory order of a copy, as NumPy's letters name it: C, Fortran, Fortran if the source is (any), that of the
+// source (keep).
+enum class MemoryOrder : std::int8_t { c, fortran, any, keep };
+// Reads an `order` argument, which is left as it is where none is given.
+bool parse_order(const char *function, PyObject *object, MemoryOrder *order) noexcept;
+// The strides, in elements, of a packed copy of `view` in this order.
+void strides_in_order(const TensorView &view, MemoryOrder order, std::int64_t *strides) noexcept;
+
+// A new Array of the elements and the shape of `source`, in another element type; `strides` as above.
+PyRef new_copy(const ModuleState &state, const char *function, const TrackedView &source, MemoryKind kind,
+               ElementType type, const std::int64_t *strides, const StreamRef &stream) noexcept;
+// The same of what a call was given, in memory order `order`; refused where Python code has changed it meanwhile.
+class Operand;
+PyRef new_copy(const ModuleState &state, const char *function, const Operand &source, MemoryKind kind,
+               ElementType type, MemoryOrder order, const StreamRef &stream) noexcept;
+
 // The memory as ndarray, after waiting: a view where the host sees it (`share`), else a copy.
 PyRef to_numpy(const ModuleState &state, const char *function, Array *array, bool share) noexcept;
 
@@ -78,14 +94,6 @@ bool fill_with(const ModuleState &state, const char *function, Array *array, con
 bool element_from(const char *function, PyObject *object, ElementType target, bool casts, ElementType *type,
                   Immediate *value) noexcept;
 
-// The memory order of a copy, as NumPy's letters name it: C, Fortran, Fortran if the source is (any), that of the
-// source (keep).
-enum class MemoryOrder : std::int8_t { c, fortran, any, keep };
-// Reads an `order` argument, which is left as it is where none is given.
-bool parse_order(const char *function, PyObject *object, MemoryOrder *order) noexcept;
-// The strides, in elements, of a packed copy of `view` in this order.
-void strides_in_order(const TensorView &view, MemoryOrder order, std::int64_t *strides) noexcept;
-
 // A copy in memory of the same kind, with another element type; `stream` null: the current one.
 PyRef converted(const ModuleState &state, const char *function, Array *array, ElementType type, MemoryOrder order,
                 PyObject *stream) noexcept;
@@ -97,7 +105,6 @@ PyRef expanded(const char *function, Array *array, PyObject *axis) noexcept;
 PyRef indexed(Array *array, PyObject *key) noexcept;
 
 // Copies to a writable operand, after checking that it takes `source`; see cukern.copyto.
-class Operand;
 bool copy_checked(const ModuleState &state, const char *function, const TrackedView &source, Operand &to,
                   bool blocking, const StreamRef &stream) noexcept;
 // The same to any writable object.

@@ -107,11 +107,29 @@ PyRef converted(const ModuleState &state, const char *function, Array *array, El
     tracked_view_of(array, &source);
     std::int64_t strides[kMaxDims];
     strides_in_order(source.view, order, strides);
-    PyRef result = new_array(state, function, array->kind(), type, array->ndim, array->shape(), strides, stream);
+    return new_copy(state, function, source, array->kind(), type, strides, stream);
+}
+
+PyRef new_copy(const ModuleState &state, const char *function, const TrackedView &source, MemoryKind kind,
+               ElementType type, const std::int64_t *strides, const StreamRef &stream) noexcept {
+    PyRef result = new_array(state, function, kind, type, source.view.ndim, source.view.shape, strides, stream);
     if (!result) return {};
     TrackedView destination;
     tracked_view_of(array_of(result.get()), &destination);
     return copy_into(state, function, source, destination, stream) ? std::move(result) : PyRef();
+}
+
+PyRef new_copy(const ModuleState &state, const char *function, const Operand &source, MemoryKind kind,
+               ElementType type, MemoryOrder order, const StreamRef &stream) noexcept {
+    const TensorView &view = source.view();
+    const int ndim = view.immediate ? 0 : view.ndim;
+    std::int64_t strides[kMaxDims];
+    if (!view.immediate) strides_in_order(view, order, strides);
+    PyRef result = new_array(state, function, kind, type, ndim, view.shape, strides, stream);
+    if (!result || !source.check_unchanged(function)) return {};  // the garbage collector may have run code
+    TrackedView destination;
+    tracked_view_of(array_of(result.get()), &destination);
+    return copy_into(state, function, source.access(), destination, stream) ? std::move(result) : PyRef();
 }
 
 int array_assign_subscript(PyObject *self, PyObject *key, PyObject *value) {
@@ -177,13 +195,11 @@ bool copy_apart(const ModuleState &state, const char *function, const TrackedVie
     if (source.view.immediate || !overlaps(layout(source.view, from), layout(destination.view, to)))
         return copy_into(state, function, source, destination, stream);
     const MemoryKind kind = source.location.reachable ? source.location.kind : MemoryKind::pinned;
-    const PyRef between =
-        new_array(state, function, kind, source.view.type, source.view.ndim, source.view.shape, nullptr, stream);
+    const PyRef between = new_copy(state, function, source, kind, source.view.type, nullptr, stream);
     if (!between) return false;
     TrackedView middle;
     tracked_view_of(array_of(between.get()), &middle);
-    return copy_into(state, function, source, middle, stream) &&
-           copy_into(state, function, middle, destination, stream);
+    return copy_into(state, function, middle, destination, stream);
 }
 
 }  // namespace cukern::py

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "call/operand.h"
+#include "types/element_types.h"
 
 namespace cukern::py {
 namespace {
@@ -62,9 +63,7 @@ bool store_integer(PyObject *number, ElementType target, ElementType *type, Imme
         fits = overflow == 0 && small >= 0 && (bits == 64 || small >> bits == 0);
         store(static_cast<std::uint64_t>(small), type, value);
     }
-    if (!fits)
-        PyErr_Format(PyExc_OverflowError, "Python integer %S out of bounds for %s", whole.get(), name_of(target));
-    return fits;
+    return fits || refuse_out_of_bounds(whole.get(), target);
 }
 
 }  // namespace

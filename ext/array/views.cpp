@@ -91,15 +91,10 @@ PyRef reshaped(Array *array, Shape shape, int copy) noexcept {
     }
     HeldStream stream;
     if (!stream_on(state, "reshape", nullptr, array->device(), &stream)) return {};
-    PyRef fresh =
-        new_array(state, "reshape", array->kind(), array->type, array->ndim, array->shape(), nullptr, stream);
-    if (!fresh) return {};
     TrackedView source;
-    TrackedView destination;
     tracked_view_of(array, &source);
-    tracked_view_of(array_of(fresh.get()), &destination);
-    if (!copy_into(state, "reshape", source, destination, stream)) return {};
-    return reshaped(array_of(fresh.get()), shape, 0);
+    const PyRef fresh = new_copy(state, "reshape", source, array->kind(), array->type, nullptr, stream);
+    return fresh ? reshaped(array_of(fresh.get()), shape, 0) : PyRef();
 }
 
 PyRef transposed(Array *array, const int *axes) noexcept {

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "types/element_types.h"
+
 namespace cukern::py {
 namespace {
 
@@ -86,10 +88,7 @@ bool Operand::resolve(ElementType type) noexcept {
         }
         case 'f': return store_real(object_, view);
         case 'c': return store_complex(object_, view);
-        default:
-            if (store_integer(object_, type, view)) return true;
-            PyErr_Format(PyExc_OverflowError, "Python integer %S out of bounds for %s", object_, name_of(type));
-            return false;
+        default: return store_integer(object_, type, view) || refuse_out_of_bounds(object_, type);
     }
 }
 

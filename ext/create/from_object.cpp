@@ -31,15 +31,7 @@ PyRef copied(const ModuleState &state, const char *function, Operand &source, Py
                               &stream)) {
         return {};
     }
-    const TensorView &view = source.view();
-    std::int64_t strides[kMaxDims];
-    if (!view.immediate) strides_in_order(view, order, strides);
-    PyRef result =
-        new_array(state, function, kind, type, view.immediate ? 0 : view.ndim, view.shape, strides, stream);
-    if (!result || !source.check_unchanged(function)) return {};
-    TrackedView destination;
-    tracked_view_of(array_of(result.get()), &destination);
-    return copy_into(state, function, source.access(), destination, stream) ? std::move(result) : PyRef();
+    return new_copy(state, function, source, kind, type, order, stream);
 }
 
 // The same of any library's array.
@@ -198,12 +190,8 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *const *values, Py_ssize
             source.view.strides[i] = foreign.strides[i] / size_of(foreign.type);
         }
         HeldStream stream;
-        result = make(state, "from_dlpack", Shape(foreign.ndim, foreign.shape), nullptr, foreign.type, options,
-                      &stream);
-        if (!result) return nullptr;
-        TrackedView destination;
-        tracked_view_of(array_of(result.get()), &destination);
-        return copy_into(state, "from_dlpack", source, destination, stream) ? result.release() : nullptr;
+        if (!stream_for_new(state, "from_dlpack", options.device, options.stream, &stream)) return nullptr;
+        return new_copy(state, "from_dlpack", source, MemoryKind::device, foreign.type, nullptr, stream).release();
     }
     const bool copies = always && !foreign.is_copy;
     if (!result || (!is_given(options.device) && !copies)) return result.release();

@@ -19,15 +19,6 @@ bool ready(PyObject *module, const char *function) noexcept {
     return ensure_backend(state_of(module), function, &backend);
 }
 
-PyRef make(const ModuleState &state, const char *function, const Shape &shape, const std::int64_t *strides,
-           ElementType type, const Options &options, HeldStream *stream) noexcept {
-    MemoryKind kind;
-    if (!parse_memory(function, options.memory, &kind) ||
-        !stream_for_new(state, function, options.device, options.stream, stream))
-        return {};
-    return new_array(state, function, kind, type, shape.ndim, shape.lengths, strides, *stream);
-}
-
 bool element_type_or(const ModuleState &state, const char *function, PyObject *dtype, ElementType otherwise,
                      ElementType *type) noexcept {
     *type = otherwise;
@@ -38,19 +29,25 @@ PyRef from_host(const ModuleState &state, const char *function, Operand &source,
                 MemoryOrder order, const Options &options) noexcept {
     ElementType type;
     if (!element_type_or(state, function, dtype, source.type(), &type)) return {};
-    const TensorView &view = source.view();
+    MemoryKind kind;
     HeldStream stream;
-    std::int64_t strides[kMaxDims];
-    if (!view.immediate) strides_in_order(view, order, strides);
-    PyRef array =
-        make(state, function, Shape(view.immediate ? 0 : view.ndim, view.shape), strides, type, options, &stream);
-    if (!array || !source.check_unchanged(function)) return {};  // the options may have run code
-    TrackedView destination;
-    tracked_view_of(array_of(array.get()), &destination);
-    return copy_into(state, function, source.access(), destination, stream) ? std::move(array) : PyRef();
+    if (!parse_memory(function, options.memory, &kind) ||
+        !stream_for_new(state, function, options.device, options.stream, &stream))
+        return {};
+    return new_copy(state, function, source, kind, type, order, stream);
 }
 
 namespace {
+
+// A new Array as the options say, and the stream that it is made on.
+PyRef make(const ModuleState &state, const char *function, const Shape &shape, ElementType type,
+           const Options &options, HeldStream *stream) noexcept {
+    MemoryKind kind;
+    if (!parse_memory(function, options.memory, &kind) ||
+        !stream_for_new(state, function, options.device, options.stream, stream))
+        return {};
+    return new_array(state, function, kind, type, shape.ndim, shape.lengths, nullptr, *stream);
+}
 
 // An array filled with a number.
 PyRef make_filled(const ModuleState &state, const char *function, const Shape &shape, ElementType type,
@@ -59,7 +56,7 @@ PyRef make_filled(const ModuleState &state, const char *function, const Shape &s
     ElementType own = type;
     if (!element_from(function, number, type, true, &own, &value)) return {};
     HeldStream stream;
-    PyRef array = make(state, function, shape, nullptr, type, options, &stream);
+    PyRef array = make(state, function, shape, type, options, &stream);
     if (!array) return {};
     return fill_with(state, function, array_of(array.get()), value, own, stream) ? std::move(array) : PyRef();
 }
@@ -93,7 +90,7 @@ PyRef make_of(const ModuleState &state, const char *function, const Shape &shape
         return value ? make_filled(state, function, shape, type, value.get(), options) : PyRef();
     }
     HeldStream stream;
-    PyRef array = make(state, function, shape, nullptr, type, options, &stream);
+    PyRef array = make(state, function, shape, type, options, &stream);
     if (!array || number < 0) return array;
     return set_to_zero(state, function, array_of(array.get()), stream) ? std::move(array) : PyRef();
 }

@@ -19,11 +19,6 @@ struct Options {
 // Has a back-end chosen.
 bool ready(PyObject *module, const char *function) noexcept;
 
-// A new Array as the options say, and the stream that it is made on.
-// `strides` in elements; null: C order.
-PyRef make(const ModuleState &state, const char *function, const Shape &shape, const std::int64_t *strides,
-           ElementType type, const Options &options, HeldStream *stream) noexcept;
-
 // The type that `dtype` names; `otherwise` where it is not given.
 bool element_type_or(const ModuleState &state, const char *function, PyObject *dtype, ElementType otherwise,
                      ElementType *type) noexcept;

@@ -212,13 +212,10 @@ PyRef array_to_lend(const ModuleState &state, PyObject *self, const Wish &wish, 
     if (*is_copy) {
         const MemoryKind kind = to_host ? MemoryKind::pinned : array->kind();
         StreamRef stream = consumer;
-        lent = new_array(state, "__dlpack__", kind, array->type, array->ndim, array->shape(), nullptr, stream);
-        if (!lent) return {};
         TrackedView source;
-        TrackedView destination;
         tracked_view_of(array, &source);
-        tracked_view_of(array_of(lent.get()), &destination);
-        if (!copy_into(state, "__dlpack__", source, destination, stream)) return {};
+        lent = new_copy(state, "__dlpack__", source, kind, array->type, nullptr, stream);
+        if (!lent) return {};
     }
     Storage *storage = array_of(lent.get())->storage;
     // Who names no stream may be the host, which looks at once.

@@ -80,6 +80,11 @@ bool element_type_of(int numpy_type, ElementType *type) noexcept {
     }
 }
 
+bool refuse_out_of_bounds(PyObject *number, ElementType type) noexcept {
+    PyErr_Format(PyExc_OverflowError, "Python integer %S out of bounds for %s", number, name_of(type));
+    return false;
+}
+
 int numpy_type_of(ElementType type) noexcept {
     static constexpr int kNumbers[] = {
 #define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) npy,

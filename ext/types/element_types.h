@@ -11,6 +11,9 @@ namespace cukern::py {
 // False where the type is not one of ours.
 bool element_type_of(int numpy_type, ElementType *type) noexcept;
 int numpy_type_of(ElementType type) noexcept;  // -1 for bfloat16
+
+// Raises OverflowError: an integer does not fit the type. False.
+bool refuse_out_of_bounds(PyObject *number, ElementType type) noexcept;
 // Also recognises ml_dtypes.bfloat16, which has no fixed number.
 bool element_type_of(const ModuleState &state, PyArray_Descr *descr, ElementType *type) noexcept;
 bool element_type_of(const dlpack::DataType &dtype, ElementType *type) noexcept;
