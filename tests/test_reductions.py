@@ -359,3 +359,11 @@ def test_more_results_than_a_grid_has_blocks(backend: str, name: str, outer: int
     assert cukern.asnumpy(cukern.max(out[:-1, 0])) == 0
     del a, out
     cukern.empty_cache()
+
+
+def test_the_oracle_takes_an_overflow_of_parts_alone() -> None:
+    overflow = np.asarray(np.float32(np.inf))
+    assert_reduced(overflow, "prod", np.repeat(np.float32([4, 0.25]), 100))
+    with pytest.raises(AssertionError):
+        assert_reduced(overflow, "prod", np.repeat(np.float32([4, 0.25]), 20))
+    assert_reduced(np.asarray(np.float32(0)), "prod", np.repeat(np.float32([4, 0.25, 0]), 20))

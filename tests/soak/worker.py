@@ -143,10 +143,21 @@ class Worker:
             text = self.unraisable.pop()
             self.fail(kind, number, text.strip().splitlines()[-1], text)
 
+    def settle(self) -> dict[str, int]:
+        """Return what is in use when other libraries' threads have let go of what they were lent, in their own time."""
+        collect()
+        now = in_use()
+        for _ in range(20):
+            if now == self.before:
+                break
+            time.sleep(0.05)
+            collect()
+            now = in_use()
+        return now
+
     def run_capture(self, number: int, kind: str) -> None:
         """Run a case whose Arrays' memory stays with their graphs' addresses: it is never used again."""
-        collect()
-        use, have = in_use(), held()
+        use, have = self.settle(), held()
         self.run_case(number, kind)
         collect()
         for place, now in in_use().items():
@@ -155,14 +166,7 @@ class Worker:
 
     def look(self, number: int) -> None:
         """See that nothing is in use that was not at the start."""
-        collect()
-        now = in_use()
-        for _ in range(20):  # other libraries' threads let go of what they were lent in their own time
-            if now == self.before:
-                break
-            time.sleep(0.05)
-            collect()
-            now = in_use()
+        now = self.settle()
         if now != self.before:
             more = {place: now[place] - self.before[place] for place in now if now[place] != self.before[place]}
             message = f"bytes that are still in use: {more}"
