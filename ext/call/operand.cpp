@@ -19,25 +19,25 @@ PyRef type_name(PyObject *object) noexcept {
     return PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject *>(Py_TYPE(object)), "__name__"));
 }
 
-bool refuse_object(const Place &place, PyObject *object, const char *advice) noexcept {
+bool refuse_object(const ArgumentInfo &argument, PyObject *object, const char *advice) noexcept {
     const PyRef name = type_name(object);
     if (name)
-        PyErr_Format(PyExc_TypeError, "%s: %s is of type %U; %s", place.function, place.argument, name.get(),
+        PyErr_Format(PyExc_TypeError, "%s: %s is of type %U; %s", argument.function, argument.name, name.get(),
                      advice);
     return false;
 }
 
-bool refuse_element_type(const Place &place, PyObject *name, const char *advice) noexcept {
-    PyErr_Format(PyExc_TypeError, "%s: %s has element type %S; supported are %s%s", place.function, place.argument,
-                 name, all_element_types(), advice);
+bool refuse_element_type(const ArgumentInfo &argument, PyObject *name, const char *advice) noexcept {
+    PyErr_Format(PyExc_TypeError, "%s: %s has element type %S; supported are %s%s", argument.function,
+                 argument.name, name, all_element_types(), advice);
     return false;
 }
 
-bool refuse_byte_order(const Place &place) noexcept {
+bool refuse_byte_order(const ArgumentInfo &argument) noexcept {
     PyErr_Format(PyExc_TypeError,
                  "%s: %s is byte-swapped; convert it to native byte order first, as by "
                  "x.astype(x.dtype.newbyteorder('='))",
-                 place.function, place.argument);
+                 argument.function, argument.name);
     return false;
 }
 
@@ -65,15 +65,15 @@ Weak weak_of(PyObject *number) noexcept {
                                      : Weak::real;
 }
 
-bool Operand::read(const Place &place, PyObject *object, ReadContext &reading) noexcept {
+bool Operand::read(const ArgumentInfo &argument, PyObject *object, ReadContext &reading) noexcept {
     object_ = object;
-    access_.name = place.argument;
-    if (is_array(place.state, object)) return read_own(object);
-    if (const TypeRecord *known = known_foreign(place.state, object); known != nullptr)
-        return read_library(place, object, reading, false, known) && (aligned_ || use_aligned_copy(place));
+    access_.name = argument.name;
+    if (is_array(argument.state, object)) return read_own(object);
+    if (const TypeRecord *known = known_foreign(argument.state, object); known != nullptr)
+        return read_library(argument, object, reading, false, known) && (aligned_ || use_aligned_copy(argument));
     if (PyArray_Check(object)) {
-        if (!read_array(place, as_array(object), reading)) return false;
-        return aligned_ || use_aligned_copy(place);
+        if (!read_array(argument, as_array(object), reading)) return false;
+        return aligned_ || use_aligned_copy(argument);
     }
     if (is_number(object)) {
         reading.ran_code =
@@ -82,50 +82,50 @@ bool Operand::read(const Place &place, PyObject *object, ReadContext &reading) n
         access_.view.immediate = true;
         return true;
     }
-    if (is_numpy_scalar(object)) return read_numpy_scalar(place, object);
+    if (is_numpy_scalar(object)) return read_numpy_scalar(argument, object);
     if (PyList_Check(object) || PyTuple_Check(object))
-        return refuse_object(place, object, "pass an array, as made by cukern.asarray() or numpy.asarray()");
-    if (!read_library(place, object, reading, false)) return false;
-    return aligned_ || use_aligned_copy(place);
+        return refuse_object(argument, object, "pass an array, as made by cukern.asarray() or numpy.asarray()");
+    if (!read_library(argument, object, reading, false)) return false;
+    return aligned_ || use_aligned_copy(argument);
 }
 
-bool Operand::read_out(const Place &place, PyObject *object, ReadContext &reading) noexcept {
+bool Operand::read_out(const ArgumentInfo &argument, PyObject *object, ReadContext &reading) noexcept {
     object_ = object;
-    access_.name = place.argument;
-    if (is_array(place.state, object)) {
+    access_.name = argument.name;
+    if (is_array(argument.state, object)) {
         if (!read_own(object)) return false;
-    } else if (const TypeRecord *known = known_foreign(place.state, object); known != nullptr) {
-        if (!read_library(place, object, reading, true, known)) return false;
+    } else if (const TypeRecord *known = known_foreign(argument.state, object); known != nullptr) {
+        if (!read_library(argument, object, reading, true, known)) return false;
     } else if (PyArray_Check(object)) {
-        if (!read_array(place, as_array(object), reading)) return false;
+        if (!read_array(argument, as_array(object), reading)) return false;
     } else if (is_plain(object) || is_numpy_scalar(object)) {
-        return refuse_object(place, object, "expected an array or a writable object with the buffer protocol");
-    } else if (!read_library(place, object, reading, true)) {
+        return refuse_object(argument, object, "expected an array or a writable object with the buffer protocol");
+    } else if (!read_library(argument, object, reading, true)) {
         return false;
     }
-    return make_writable(place);
+    return make_writable(argument);
 }
 
-bool Operand::read_memory(const Place &place, PyObject *object, bool writes) noexcept {
+bool Operand::read_memory(const ArgumentInfo &argument, PyObject *object, bool writes) noexcept {
     ReadContext reading;
-    if (writes) return read_out(place, object, reading);
+    if (writes) return read_out(argument, object, reading);
     object_ = object;
-    access_.name = place.argument;
-    if (is_number(object)) return refuse_object(place, object, "expected an array");
-    return read(place, object, reading);
+    access_.name = argument.name;
+    if (is_number(object)) return refuse_object(argument, object, "expected an array");
+    return read(argument, object, reading);
 }
 
 // An output that cannot be written to; a zero-dimensional one is memory, not a value.
-bool Operand::make_writable(const Place &place) noexcept {
+bool Operand::make_writable(const ArgumentInfo &argument) noexcept {
     if (!writable_) {
-        PyErr_Format(PyExc_ValueError, "%s: %s is read-only", place.function, place.argument);
+        PyErr_Format(PyExc_ValueError, "%s: %s is read-only", argument.function, argument.name);
         return false;
     }
     if (access_.view.immediate) {
         access_.view.immediate = false;
         access_.view.data = const_cast<void *>(layout_.data);
     }
-    return aligned_ || use_aligned_copy(place);
+    return aligned_ || use_aligned_copy(argument);
 }
 
 bool Operand::read_own(PyObject *object) noexcept {
@@ -142,51 +142,52 @@ bool Operand::read_own(PyObject *object) noexcept {
     return true;
 }
 
-bool Operand::read_array(const Place &place, PyArrayObject *array, ReadContext &reading) noexcept {
+bool Operand::read_array(const ArgumentInfo &argument, PyArrayObject *array, ReadContext &reading) noexcept {
     bool is_masked = false;
     if (!PyArray_CheckExact(object_)) reading.ran_code = true;
     if (!PyArray_CheckExact(object_) && !find_mask(object_, &is_masked)) return false;
-    if (is_masked) return refuse_object(place, object_, "its mask would be lost; pass x.filled(value) or x.data");
+    if (is_masked)
+        return refuse_object(argument, object_, "its mask would be lost; pass x.filled(value) or x.data");
     PyArray_Descr *descr = PyArray_DESCR(array);
-    if (!element_type_of(place.state, descr, &access_.view.type))
-        return refuse_element_type(place, reinterpret_cast<PyObject *>(descr), "");
-    if (!PyArray_ISNOTSWAPPED(array)) return refuse_byte_order(place);
+    if (!element_type_of(argument.state, descr, &access_.view.type))
+        return refuse_element_type(argument, reinterpret_cast<PyObject *>(descr), "");
+    if (!PyArray_ISNOTSWAPPED(array)) return refuse_byte_order(argument);
     family_ = Family::numpy;
     writable_ = PyArray_ISWRITEABLE(array);
     access_.holder = object_;
     static_assert(sizeof(npy_intp) == sizeof(std::int64_t), "shapes are copied as they are");
-    return set_memory(place, PyArray_DATA(array), PyArray_NDIM(array),
+    return set_memory(argument, PyArray_DATA(array), PyArray_NDIM(array),
                       reinterpret_cast<const std::int64_t *>(PyArray_DIMS(array)),
                       reinterpret_cast<const std::int64_t *>(PyArray_STRIDES(array)), PyArray_ITEMSIZE(array));
 }
 
-bool Operand::read_library(const Place &place, PyObject *object, ReadContext &reading, bool writes,
+bool Operand::read_library(const ArgumentInfo &argument, PyObject *object, ReadContext &reading, bool writes,
                            const TypeRecord *known) noexcept {
     if (known != nullptr) {
         const HeldRecord held(*known);
         const bool by_functions_of_c = held->protocol == Protocol::exchange &&
                                        (held->requires_grad.name == nullptr || held->requires_grad.get != nullptr);
-        if (!by_functions_of_c && !enough_stack(place.function)) return false;
+        if (!by_functions_of_c && !enough_stack(argument.function)) return false;
         if (!by_functions_of_c) reading.ran_code = true;
-        return read_by_record(place, object, *held, reading, writes);
+        return read_by_record(argument, object, *held, reading, writes);
     }
-    if (!enough_stack(place.function)) return false;
+    if (!enough_stack(argument.function)) return false;
     reading.ran_code = true;
     HeldRecord held;
-    auto &state = const_cast<ModuleState &>(place.state);  // the records of types are a cache
-    return find_record(state, object, &held) && read_by_record(place, object, *held, reading, writes);
+    auto &state = const_cast<ModuleState &>(argument.state);  // the records of types are a cache
+    return find_record(state, object, &held) && read_by_record(argument, object, *held, reading, writes);
 }
 
-bool Operand::read_by_record(const Place &place, PyObject *object, const TypeRecord &record, ReadContext &reading,
-                             bool writes) noexcept {
+bool Operand::read_by_record(const ArgumentInfo &argument, PyObject *object, const TypeRecord &record,
+                             ReadContext &reading, bool writes) noexcept {
     if (record.protocol == Protocol::other) {
-        if (PyObject_CheckBuffer(object)) return read_buffer(place, object);
-        return refuse_object(place, object,
+        if (PyObject_CheckBuffer(object)) return read_buffer(argument, object);
+        return refuse_object(argument, object,
                              "expected an array of cukern, NumPy or another library (with __dlpack__ or "
                              "__cuda_array_interface__), an object with the buffer protocol, or a number");
     }
     ForeignArray array;
-    if (!read_foreign(place, record, object, reading, writes, &array)) return false;
+    if (!read_foreign(argument, record, object, reading, writes, &array)) return false;
     keeper_ = std::move(array.keeper);
     api_ = record.api;
     foreign_device_ = array.device;
@@ -196,7 +197,7 @@ bool Operand::read_by_record(const Place &place, PyObject *object, const TypeRec
                                                     : Family::cuda;
     if (reading.located.type != array.device.type || reading.located.id != array.device.id) {
         reading.located = {};
-        if (!locate(place, array.device, &reading.location)) return false;
+        if (!locate(argument, array.device, &reading.location)) return false;
         reading.located = array.device;
     }
     access_.location = reading.location;
@@ -205,28 +206,28 @@ bool Operand::read_by_record(const Place &place, PyObject *object, const TypeRec
     if (!array.reused_in_order) access_.holder = keeper_ ? keeper_.get() : object;
     access_.view.type = array.type;
     writable_ = !array.read_only;
-    return set_memory(place, array.data, array.ndim, array.shape, array.strides, size_of(array.type));
+    return set_memory(argument, array.data, array.ndim, array.shape, array.strides, size_of(array.type));
 }
 
-bool Operand::take_result(const Place &place, PyObject *object, ElementType type) noexcept {
+bool Operand::take_result(const ArgumentInfo &argument, PyObject *object, ElementType type) noexcept {
     object_ = object;
-    access_.name = place.argument;
-    if (is_array(place.state, object)) return read_own(object);
+    access_.name = argument.name;
+    if (is_array(argument.state, object)) return read_own(object);
     PyArrayObject *array = as_array(object);
     access_.view.type = type;
     access_.holder = object;
     family_ = Family::numpy;
     writable_ = true;
-    return set_memory(place, PyArray_DATA(array), PyArray_NDIM(array),
+    return set_memory(argument, PyArray_DATA(array), PyArray_NDIM(array),
                       reinterpret_cast<const std::int64_t *>(PyArray_DIMS(array)),
                       reinterpret_cast<const std::int64_t *>(PyArray_STRIDES(array)), size_of(type)) &&
-           make_writable(place);
+           make_writable(argument);
 }
 
-bool Operand::take_fresh(const Place &place, PyObject *object, const ForeignArray &array,
+bool Operand::take_fresh(const ArgumentInfo &argument, PyObject *object, const ForeignArray &array,
                          const Operand &like) noexcept {
     object_ = object;
-    access_.name = place.argument;
+    access_.name = argument.name;
     api_ = like.api_;
     foreign_device_ = array.device;
     family_ = like.family_;
@@ -235,15 +236,15 @@ bool Operand::take_fresh(const Place &place, PyObject *object, const ForeignArra
     access_.has_producer = like.access_.has_producer;
     access_.producer = like.access_.producer;
     access_.view.type = array.type;
-    return set_memory(place, array.data, array.ndim, array.shape, array.strides, size_of(array.type)) &&
-           make_writable(place);
+    return set_memory(argument, array.data, array.ndim, array.shape, array.strides, size_of(array.type)) &&
+           make_writable(argument);
 }
 
-bool Operand::read_buffer(const Place &place, PyObject *object) noexcept {
+bool Operand::read_buffer(const ArgumentInfo &argument, PyObject *object) noexcept {
     if (!buffer_.acquire(object, PyBUF_RECORDS_RO)) return false;
     const Py_buffer &buffer = buffer_.get();
     const Format format = element_type_of(buffer.format, buffer.itemsize, &access_.view.type);
-    if (format == Format::byte_swapped) return refuse_byte_order(place);
+    if (format == Format::byte_swapped) return refuse_byte_order(argument);
     untyped_ = format == Format::untyped;
     if (untyped_ && buffer.itemsize == 1) {  // bytes, which may stand for anything: 8-bit integers
         access_.view.type = buffer.format != nullptr && std::strchr(buffer.format, 'b') != nullptr
@@ -252,7 +253,7 @@ bool Operand::read_buffer(const Place &place, PyObject *object) noexcept {
     } else if (format != Format::known) {
         const PyRef name = PyRef::steal(PyUnicode_FromFormat(
             "'%s' of %zd bytes", buffer.format == nullptr ? "B" : buffer.format, buffer.itemsize));
-        return name && refuse_element_type(place, name.get(), "");
+        return name && refuse_element_type(argument, name.get(), "");
     }
     family_ = Family::numpy;
     writable_ = buffer.readonly == 0;
@@ -265,14 +266,14 @@ bool Operand::read_buffer(const Place &place, PyObject *object) noexcept {
         strides[i] = buffer.strides != nullptr ? buffer.strides[i] : stride;
         stride *= buffer.shape[i];
     }
-    return set_memory(place, buffer.buf, buffer.ndim, shape, strides, buffer.itemsize);
+    return set_memory(argument, buffer.buf, buffer.ndim, shape, strides, buffer.itemsize);
 }
 
-bool Operand::read_numpy_scalar(const Place &place, PyObject *object) noexcept {
+bool Operand::read_numpy_scalar(const ArgumentInfo &argument, PyObject *object) noexcept {
     const PyRef descr = PyRef::steal(reinterpret_cast<PyObject *>(PyArray_DescrFromScalar(object)));
     if (!descr) return false;
-    if (!element_type_of(place.state, reinterpret_cast<PyArray_Descr *>(descr.get()), &access_.view.type))
-        return refuse_element_type(place, descr.get(), "");
+    if (!element_type_of(argument.state, reinterpret_cast<PyArray_Descr *>(descr.get()), &access_.view.type))
+        return refuse_element_type(argument, descr.get(), "");
     access_.view.immediate = true;
     if (numpy_type_of(access_.view.type) >= 0) {
         PyArray_ScalarAsCtype(object, access_.view.value.bytes);
@@ -286,11 +287,11 @@ bool Operand::read_numpy_scalar(const Place &place, PyObject *object) noexcept {
     return true;
 }
 
-bool Operand::set_memory(const Place &place, void *data, int ndim, const std::int64_t *shape,
+bool Operand::set_memory(const ArgumentInfo &argument, void *data, int ndim, const std::int64_t *shape,
                          const std::int64_t *strides, std::int64_t item_size) noexcept {
     if (ndim > kMaxDims) {
-        PyErr_Format(PyExc_ValueError, "%s: %s has %d dimensions; at most %d are supported", place.function,
-                     place.argument, ndim, kMaxDims);
+        PyErr_Format(PyExc_ValueError, "%s: %s has %d dimensions; at most %d are supported", argument.function,
+                     argument.name, ndim, kMaxDims);
         return false;
     }
     TensorView &view = access_.view;
@@ -312,7 +313,7 @@ bool Operand::set_memory(const Place &place, void *data, int ndim, const std::in
         if (text)
             PyErr_Format(PyExc_ValueError,
                          "%s: %s of shape %U has a negative length, or more elements than memory can hold",
-                         place.function, place.argument, text.get());
+                         argument.function, argument.name, text.get());
         return false;
     }
     layout_ = {data, item_size, ndim, layout_shape_, byte_strides_};
@@ -354,11 +355,11 @@ PyRef Operand::ndarray() const noexcept {
 
 // An operand whose elements do not lie where the type wants them is worked on in an aligned copy. On a device
 // there is none: the producer has broken its protocol.
-bool Operand::use_aligned_copy(const Place &place) noexcept {
+bool Operand::use_aligned_copy(const ArgumentInfo &argument) noexcept {
     if (access_.view.immediate) return true;
     if (access_.location.reachable) {
-        PyErr_Format(PyExc_ValueError, "%s: %s is not aligned to its elements of %d bytes", place.function,
-                     place.argument, size_of(access_.view.type));
+        PyErr_Format(PyExc_ValueError, "%s: %s is not aligned to its elements of %d bytes", argument.function,
+                     argument.name, size_of(access_.view.type));
         return false;
     }
     const PyRef own = ndarray();

@@ -46,19 +46,20 @@ public:
     // Accepts, in this order: Array, ndarray, Python's int and float, NumPy's scalars, other libraries' arrays,
     // objects with the buffer protocol. Raises TypeError for what is none of these, and for element types that are
     // not ours.
-    bool read(const Place &place, PyObject *object, ReadContext &reading) noexcept;
+    bool read(const ArgumentInfo &argument, PyObject *object, ReadContext &reading) noexcept;
 
     // The same for `out`: writable arrays and buffers only, and no copy stands in for them unnoticed.
-    bool read_out(const Place &place, PyObject *object, ReadContext &reading) noexcept;
+    bool read_out(const ArgumentInfo &argument, PyObject *object, ReadContext &reading) noexcept;
 
     // A fresh array of the library whose array `like` is, as the result of a call: nothing of it needs a check.
-    bool take_fresh(const Place &place, PyObject *object, const ForeignArray &array, const Operand &like) noexcept;
+    bool take_fresh(const ArgumentInfo &argument, PyObject *object, const ForeignArray &array,
+                    const Operand &like) noexcept;
 
     // The same of a fresh Array or ndarray of ours.
-    bool take_result(const Place &place, PyObject *object, ElementType type) noexcept;
+    bool take_result(const ArgumentInfo &argument, PyObject *object, ElementType type) noexcept;
 
     // As read(), without operations' rules: NumPy's numbers for Python's, and any of our element types.
-    bool read_memory(const Place &place, PyObject *object, bool writes) noexcept;
+    bool read_memory(const ArgumentInfo &argument, PyObject *object, bool writes) noexcept;
 
     // Gives a weak operand its value in `type`; OverflowError where an integer type cannot hold it.
     bool resolve(ElementType type) noexcept;
@@ -104,17 +105,17 @@ public:
 
 private:
     bool read_own(PyObject *object) noexcept;
-    bool read_array(const Place &place, PyArrayObject *array, ReadContext &reading) noexcept;
-    bool read_buffer(const Place &place, PyObject *object) noexcept;
-    bool read_numpy_scalar(const Place &place, PyObject *object) noexcept;
-    bool read_library(const Place &place, PyObject *object, ReadContext &reading, bool writes,
+    bool read_array(const ArgumentInfo &argument, PyArrayObject *array, ReadContext &reading) noexcept;
+    bool read_buffer(const ArgumentInfo &argument, PyObject *object) noexcept;
+    bool read_numpy_scalar(const ArgumentInfo &argument, PyObject *object) noexcept;
+    bool read_library(const ArgumentInfo &argument, PyObject *object, ReadContext &reading, bool writes,
                       const TypeRecord *known = nullptr) noexcept;
-    bool read_by_record(const Place &place, PyObject *object, const TypeRecord &record, ReadContext &reading,
-                        bool writes) noexcept;
-    bool set_memory(const Place &place, void *data, int ndim, const std::int64_t *shape,
+    bool read_by_record(const ArgumentInfo &argument, PyObject *object, const TypeRecord &record,
+                        ReadContext &reading, bool writes) noexcept;
+    bool set_memory(const ArgumentInfo &argument, void *data, int ndim, const std::int64_t *shape,
                     const std::int64_t *strides, std::int64_t item_size) noexcept;
-    bool make_writable(const Place &place) noexcept;
-    bool use_aligned_copy(const Place &place) noexcept;
+    bool make_writable(const ArgumentInfo &argument) noexcept;
+    bool use_aligned_copy(const ArgumentInfo &argument) noexcept;
 
     PyObject *object_ = nullptr;  // borrowed from the caller's arguments
     PyRef keeper_;                // of another library's memory

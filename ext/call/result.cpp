@@ -250,10 +250,10 @@ bool Result::make(const Request &request, const Shape &shape, ElementType type, 
         overlap == Overlap::same_allowed && keep_order(operands, num_operands, shape, size_of(type), strides);
     const Family family = lead == nullptr ? Family::numpy : lead->family();
     if (family == Family::exchange) {
-        const Place place{request.state, request.function, "the result"};
+        const ArgumentInfo argument{request.state, request.function, "the result"};
         ForeignArray fresh;
-        object_ = make_by_exchange(place, lead->api(), lead->foreign_device(), type, shape, &fresh);
-        return object_ && operand_.take_fresh(place, object_.get(), fresh, *lead);
+        object_ = make_by_exchange(argument, lead->api(), lead->foreign_device(), type, shape, &fresh);
+        return object_ && operand_.take_fresh(argument, object_.get(), fresh, *lead);
     } else if (family == Family::cupy) {
         const PyRef lengths = PyRef::steal(PyTuple_New(shape.ndim));
         for (int i = 0; lengths && i < shape.ndim; ++i)
@@ -306,7 +306,7 @@ bool Result::end(const Request &request, Operand *const *operands, int num_opera
            wait_if_exported(request.state, request.function, operand_.access());
 }
 
-void Result::settle(Backend backend) const noexcept {
+void Result::wait_after_failure(Backend backend) const noexcept {
     if (execution_.on_device && backend == Backend::cuda) settle_stream(execution_.stream);
 }
 

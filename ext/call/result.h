@@ -50,13 +50,13 @@ public:
         if (status == CUKERN_OUT_OF_MEMORY && collect_garbage()) {
             // Code of Python has run meanwhile, and other threads.
             if (!check_unchanged(request, operands, num_operands) || !begin(request, operands, num_operands)) {
-                settle(backend);
+                wait_after_failure(backend);
                 return nullptr;
             }
             status = attempt();
         }
         if (status != CUKERN_OK) {
-            settle(backend);
+            wait_after_failure(backend);
             raise_failure(request.state, request.function, status);
             return nullptr;
         }
@@ -86,7 +86,7 @@ private:
     bool is_brief(Operand *const *operands, int num_operands) const noexcept;
     // After a failure: waits for what was launched before it, of which nothing else knows. Errors stay as they
     // are.
-    void settle(Backend backend) const noexcept;
+    void wait_after_failure(Backend backend) const noexcept;
     bool choose_execution(const Request &request, Operand *const *operands, int num_operands) noexcept;
     bool make(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
               int num_operands, Overlap overlap, ReadContext &reading) noexcept;

@@ -80,7 +80,7 @@ PyObject *asarray_method(PyObject *module, PyObject *const *values, Py_ssize_t c
     const Options options{arguments[1], arguments[2], arguments[3], arguments[4]};
     PyObject *const copy = arguments[5];
     const ModuleState &state = state_of(module);
-    if (!ready(module, "asarray")) return nullptr;
+    if (!choose_backend(module, "asarray")) return nullptr;
     bool always = false;
     bool never = false;
     if (!parse_copy("asarray", copy, &always, &never)) return nullptr;
@@ -129,7 +129,7 @@ PyObject *copy_method(PyObject *module, PyObject *const *values, Py_ssize_t coun
     PyObject *arguments[Signature::kMost];
     MemoryOrder order = MemoryOrder::keep;
     if (!kSignature.parse("copy", nullptr, values, count, names, arguments) ||
-        !parse_order("copy", arguments[1], &order) || !ready(module, "copy"))
+        !parse_order("copy", arguments[1], &order) || !choose_backend(module, "copy"))
         return nullptr;
     PyObject *const object = arguments[0];
     const Options options{nullptr, arguments[2], arguments[3], arguments[4]};
@@ -145,8 +145,8 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *const *values, Py_ssize
     PyObject *const object = arguments[0];
     const Options options{nullptr, nullptr, arguments[1], arguments[3]};
     const ModuleState &state = state_of(module);
-    if (!ready(module, "from_dlpack")) return nullptr;
-    const Place place{state, "from_dlpack", "x"};
+    if (!choose_backend(module, "from_dlpack")) return nullptr;
+    const ArgumentInfo argument{state, "from_dlpack", "x"};
     bool always = false;
     bool never = false;
     if (!parse_copy("from_dlpack", arguments[2], &always, &never)) return nullptr;
@@ -156,7 +156,7 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *const *values, Py_ssize
     if (is_capsule) {
         HeldStream consumer;
         if (!stream_for_new(state, "from_dlpack", nullptr, options.stream, &consumer) ||
-            !read_capsule(place, object, CapsuleUse::array, &foreign))
+            !read_capsule(argument, object, CapsuleUse::array, &foreign))
             return nullptr;
         StreamRef producer = consumer;
         producer.device = foreign.device.id;
@@ -164,18 +164,18 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *const *values, Py_ssize
     } else {
         HeldRecord record;
         if (!find_record(const_cast<ModuleState &>(state), object, &record) ||
-            !import_dlpack(place, object, *record, options.stream, copy, &foreign))
+            !import_dlpack(argument, object, *record, options.stream, copy, &foreign))
             return nullptr;
     }
     Location location;
-    if (!locate(place, foreign.device, &location)) return nullptr;
+    if (!locate(argument, foreign.device, &location)) return nullptr;
     foreign.has_producer = location.reachable;
     Backend backend = Backend::host;
     active_backend(&backend);
     PyRef result;
     if (location.reachable || backend == Backend::host) {
         result =
-            adopt_array(place, foreign, foreign.keeper.get(), is_capsule || foreign.is_copy ? nullptr : object);
+            adopt_array(argument, foreign, foreign.keeper.get(), is_capsule || foreign.is_copy ? nullptr : object);
     } else if (never) {
         PyErr_SetString(PyExc_BufferError,
                         "from_dlpack: copy=False, but x is in host memory, which has to be copied to a device");

@@ -14,7 +14,7 @@
 
 namespace cukern::py {
 
-bool ready(PyObject *module, const char *function) noexcept {
+bool choose_backend(PyObject *module, const char *function) noexcept {
     Backend backend;
     return ensure_backend(state_of(module), function, &backend);
 }
@@ -105,7 +105,7 @@ PyObject *make_by_shape(PyObject *module, const char *function, long number, PyO
     const Options options = options_of(arguments + 1);
     Shape shape;
     ElementType type;
-    if (!ready(module, function) || !parse_shape(function, arguments[0], &shape) ||
+    if (!choose_backend(module, function) || !parse_shape(function, arguments[0], &shape) ||
         !element_type_or(state, function, options.dtype, ElementType::float64, &type))
         return nullptr;
     return make_of(state, function, shape, type, number, options).release();
@@ -152,7 +152,7 @@ PyObject *full_method(PyObject *module, PyObject *const *values, Py_ssize_t coun
     const ModuleState &state = state_of(module);
     Shape shape;
     ElementType type;
-    if (!ready(module, "full") || !parse_shape("full", lengths, &shape)) return nullptr;
+    if (!choose_backend(module, "full") || !parse_shape("full", lengths, &shape)) return nullptr;
     if (is_given(options.dtype) ? !parse_dtype(state, "full", options.dtype, &type)
                                 : !type_of_number(state, "full", value, &type))
         return nullptr;
@@ -187,7 +187,8 @@ PyObject *make_like(PyObject *module, const char *function, PyObject *object, Py
     PyRef memory;
     PyRef device;
     const ModuleState &state = state_of(module);
-    if (!ready(module, function) || !read_like(state, function, object, &shape, &type, &options, &memory, &device))
+    if (!choose_backend(module, function) ||
+        !read_like(state, function, object, &shape, &type, &options, &memory, &device))
         return nullptr;
     return (value != nullptr ? make_filled(state, function, shape, type, value, options)
                              : make_of(state, function, shape, type, number, options))
@@ -223,7 +224,7 @@ PyObject *full_like_method(PyObject *module, PyObject *const *values, Py_ssize_t
 PyObject *make_by_numpy(PyObject *module, const char *function, PyObject *args, PyObject *options_of_numpy,
                         const Options &options) noexcept {
     const ModuleState &state = state_of(module);
-    if (!ready(module, function)) return nullptr;
+    if (!choose_backend(module, function)) return nullptr;
     ElementType type;
     if (is_given(options.dtype)) {
         if (!parse_dtype(state, function, options.dtype, &type)) return nullptr;

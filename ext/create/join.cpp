@@ -108,7 +108,7 @@ PyObject *join_arrays(PyObject *module, const char *function, bool stacks, PyObj
     if (!kSignature.parse(function, nullptr, values, given, names, arguments)) return nullptr;
     PyObject *const axis = arguments[1];
     const ModuleState &state = state_of(module);
-    const PyRef tuple = ready(module, function) ? PyRef::steal(PySequence_Tuple(arguments[0])) : PyRef();
+    const PyRef tuple = choose_backend(module, function) ? PyRef::steal(PySequence_Tuple(arguments[0])) : PyRef();
     if (!tuple) return nullptr;
     const Py_ssize_t count = PyTuple_Size(tuple.get());
     if (count == 0) {

@@ -17,7 +17,7 @@ struct Options {
 };
 
 // Has a back-end chosen.
-bool ready(PyObject *module, const char *function) noexcept;
+bool choose_backend(PyObject *module, const char *function) noexcept;
 
 // The type that `dtype` names; `otherwise` where it is not given.
 bool element_type_or(const ModuleState &state, const char *function, PyObject *dtype, ElementType otherwise,

@@ -8,11 +8,12 @@ namespace cukern::py {
 
 // An Array over another library's memory. `keeper` is released when the memory is not used any more, `base` is
 // what the array names as its base, or null.
-PyRef adopt_array(const Place &place, const ForeignArray &foreign, PyObject *keeper, PyObject *base) noexcept;
+PyRef adopt_array(const ArgumentInfo &argument, const ForeignArray &foreign, PyObject *keeper,
+                  PyObject *base) noexcept;
 
 // Reads another library's array by DLPack, to be adopted. `stream`, where the memory will be used first, may be
 // null; `copy` is None, True or False.
-bool import_dlpack(const Place &place, PyObject *object, const TypeRecord &record, PyObject *stream,
+bool import_dlpack(const ArgumentInfo &argument, PyObject *object, const TypeRecord &record, PyObject *stream,
                    PyObject *copy, ForeignArray *foreign) noexcept;
 
 // Another library's array as an Array that shares its memory, which a device reaches. `stream` may be null.
@@ -22,7 +23,8 @@ PyRef shared_array(const ModuleState &state, const char *function, PyObject *obj
 dlpack::Device device_of(const Array *array) noexcept;
 
 // An Array's memory as a tensor that keeps the Array alive; null with an exception set.
-dlpack::ManagedTensorVersioned *lend_versioned(Array *array, const dlpack::Device &device, bool is_copy) noexcept;
+dlpack::ManagedTensorVersioned *export_versioned(Array *array, const dlpack::Device &device,
+                                                 bool is_copy) noexcept;
 
 // A tensor in a capsule, which deletes it unless a consumer takes it over. Null with an exception set: the tensor
 // is deleted then.

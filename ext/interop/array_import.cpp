@@ -46,7 +46,7 @@ void release_keeper(void *keeper) noexcept {
 }
 
 // An array over the memory of the Array that a capsule of ours has lent, as any view of it.
-PyRef take_back(const ForeignArray &foreign) noexcept {
+PyRef view_of_lender(const ForeignArray &foreign) noexcept {
     Array *array = array_of(foreign.own);
     PyRef view = array_view(array, array->data, array->ndim, array->shape(), array->strides());
     if (!view) return {};
@@ -57,21 +57,22 @@ PyRef take_back(const ForeignArray &foreign) noexcept {
 
 }  // namespace
 
-PyRef adopt_array(const Place &place, const ForeignArray &foreign, PyObject *keeper, PyObject *base) noexcept {
-    const ModuleState &state = place.state;
-    if (foreign.own != nullptr && is_array(state, foreign.own)) return take_back(foreign);
+PyRef adopt_array(const ArgumentInfo &argument, const ForeignArray &foreign, PyObject *keeper,
+                  PyObject *base) noexcept {
+    const ModuleState &state = argument.state;
+    if (foreign.own != nullptr && is_array(state, foreign.own)) return view_of_lender(foreign);
     Location location;
-    if (!locate(place, foreign.device, &location)) return {};
+    if (!locate(argument, foreign.device, &location)) return {};
     Backend backend = Backend::host;
     active_backend(&backend);
     if (!location.reachable && backend == Backend::cuda) {
         PyErr_Format(PyExc_BufferError,
-                     "%s: %s is in host memory, which an Array does not share with a GPU in use", place.function,
-                     place.argument);
+                     "%s: %s is in host memory, which an Array does not share with a GPU in use",
+                     argument.function, argument.name);
         return {};
     }
     std::int64_t bytes = 0;
-    if (!check_memory(place, foreign, &bytes)) return {};
+    if (!check_memory(argument, foreign, &bytes)) return {};
     std::int64_t strides[kMaxDims];
     for (int i = 0; i < foreign.ndim; ++i) strides[i] = foreign.strides[i] / size_of(foreign.type);
     Storage *storage = nullptr;
@@ -85,7 +86,7 @@ PyRef adopt_array(const Place &place, const ForeignArray &foreign, PyObject *kee
         if (status != CUKERN_OK) storage->release();
     }
     if (status != CUKERN_OK) {
-        raise_status(state, place.function, status);
+        raise_status(state, argument.function, status);
         return {};
     }
     return array_over(state, storage, static_cast<char *>(foreign.data), foreign.type, foreign.ndim, foreign.shape,
@@ -108,13 +109,13 @@ void find_pinned(ForeignArray *foreign) noexcept {
 }
 
 // The stream that the library works on where the memory is.
-bool stream_of_library(const Place &place, const TypeRecord &record, const dlpack::Device &device,
+bool stream_of_library(const ArgumentInfo &argument, const TypeRecord &record, const dlpack::Device &device,
                        HeldStream *stream) noexcept {
     void *handle = nullptr;
     if (record.api->current_stream(device.type, device.id, &handle) != 0) return false;
     StreamRef theirs;
     if (const Status status = stream_ref(handle, device.id, &theirs); status != CUKERN_OK) {
-        raise_status(place.state, place.function, status);
+        raise_status(argument.state, argument.function, status);
         return false;
     }
     *stream = theirs;
@@ -122,69 +123,73 @@ bool stream_of_library(const Place &place, const TypeRecord &record, const dlpac
 }
 
 // Takes an array over by the exchange API, in the order of the stream that its library works on.
-bool import_on_own_stream(const Place &place, PyObject *object, const TypeRecord &record, ForeignArray *foreign,
-                          bool *imported) noexcept {
-    if (!import_by_exchange(place, record, object, foreign, imported)) return false;
+bool import_on_own_stream(const ArgumentInfo &argument, PyObject *object, const TypeRecord &record,
+                          ForeignArray *foreign, bool *imported) noexcept {
+    if (!import_by_exchange(argument, record, object, foreign, imported)) return false;
     if (!*imported) return true;
     find_pinned(foreign);
     Location location;
-    if (!locate(place, foreign->device, &location)) return false;
+    if (!locate(argument, foreign->device, &location)) return false;
     foreign->has_producer = location.reachable;
     foreign->producer.set_default(location.device);
-    return !takes_stream(foreign->device) || stream_of_library(place, record, foreign->device, &foreign->producer);
+    return !takes_stream(foreign->device) ||
+           stream_of_library(argument, record, foreign->device, &foreign->producer);
 }
 
 // Asks for a capsule and reads it. The producer is asked to be ready for `consumer`, or for its library's own
 // stream.
-bool import_capsule(const Place &place, PyObject *object, const TypeRecord &record, bool on_own_stream,
+bool import_capsule(const ArgumentInfo &argument, PyObject *object, const TypeRecord &record, bool on_own_stream,
                     HeldStream &consumer, PyObject *copy, ForeignArray *foreign) noexcept {
     dlpack::Device where{};
     Location location;
-    if (!ask_device(place, object, &where) || !locate(place, where, &location)) return false;
+    if (!ask_device(argument, object, &where) || !locate(argument, where, &location)) return false;
     if (location.reachable && consumer->device != location.device) consumer.set_default(location.device);
-    if (on_own_stream && takes_stream(where) && !stream_of_library(place, record, where, &consumer)) return false;
+    if (on_own_stream && takes_stream(where) && !stream_of_library(argument, record, where, &consumer))
+        return false;
     const StreamRef &wanted = consumer;
-    const PyRef capsule = call_dlpack(place.state, object, takes_stream(where) ? &wanted : nullptr, copy, nullptr);
-    if (!capsule || !read_capsule(place, capsule.get(), CapsuleUse::array, foreign)) return false;
+    const PyRef capsule =
+        call_dlpack(argument.state, object, takes_stream(where) ? &wanted : nullptr, copy, nullptr);
+    if (!capsule || !read_capsule(argument, capsule.get(), CapsuleUse::array, foreign)) return false;
     if (where.type == dlpack::kCUDAHost) find_pinned(foreign);
     foreign->has_producer = location.reachable;
     foreign->producer = consumer;
-    return foreign->is_copy || check_foreign(place, record, object, *foreign);
+    return foreign->is_copy || check_foreign(argument, record, object, *foreign);
 }
 
 }  // namespace
 
 // The producer is asked to be ready for `stream`, if it is given, else for the innermost active
 // one, else for its library's own, which needs no order (and a capture could not hold any).
-bool import_dlpack(const Place &place, PyObject *object, const TypeRecord &record, PyObject *stream,
+bool import_dlpack(const ArgumentInfo &argument, PyObject *object, const TypeRecord &record, PyObject *stream,
                    PyObject *copy, ForeignArray *foreign) noexcept {
     HeldStream consumer;
     bool is_active = false;
-    if (!active_stream(place.state, &consumer, &is_active) ||
-        !stream_for_new(place.state, place.function, nullptr, stream, &consumer))
+    if (!active_stream(argument.state, &consumer, &is_active) ||
+        !stream_for_new(argument.state, argument.function, nullptr, stream, &consumer))
         return false;
     const bool on_own_stream = record.api != nullptr && !is_given(stream) && !is_active;
-    const bool by_exchange = on_own_stream && Py_IsNone(copy) != 0 && !is_array(place.state, object);
+    const bool by_exchange = on_own_stream && Py_IsNone(copy) != 0 && !is_array(argument.state, object);
     bool imported = false;
-    if (by_exchange && !import_on_own_stream(place, object, record, foreign, &imported)) return false;
-    if (!imported && !import_capsule(place, object, record, on_own_stream, consumer, copy, foreign)) return false;
+    if (by_exchange && !import_on_own_stream(argument, object, record, foreign, &imported)) return false;
+    if (!imported && !import_capsule(argument, object, record, on_own_stream, consumer, copy, foreign))
+        return false;
     foreign->read_only = foreign->read_only || (record.is_jax && !foreign->is_copy);
     return true;
 }
 
 PyRef shared_array(const ModuleState &state, const char *function, PyObject *object, PyObject *stream) noexcept {
-    const Place place{state, function, "a"};
+    const ArgumentInfo argument{state, function, "a"};
     HeldRecord held;
     if (!find_record(const_cast<ModuleState &>(state), object, &held)) return {};
     const TypeRecord &record = *held;
     ForeignArray foreign;
     if (record.protocol == Protocol::cuda) {
         ReadContext reading;
-        if (!read_foreign(place, record, object, reading, false, &foreign)) return {};
-        return adopt_array(place, foreign, object, object);
+        if (!read_foreign(argument, record, object, reading, false, &foreign)) return {};
+        return adopt_array(argument, foreign, object, object);
     }
-    if (!import_dlpack(place, object, record, stream, Py_None, &foreign)) return {};
-    return adopt_array(place, foreign, foreign.keeper.get(), object);
+    if (!import_dlpack(argument, object, record, stream, Py_None, &foreign)) return {};
+    return adopt_array(argument, foreign, foreign.keeper.get(), object);
 }
 
 }  // namespace cukern::py

@@ -11,10 +11,10 @@
 namespace cukern::py {
 namespace {
 
-bool bad_interface(const Place &place, const char *what) noexcept {
+bool bad_interface(const ArgumentInfo &argument, const char *what) noexcept {
     if (!clear_absence()) return false;
-    PyErr_Format(PyExc_TypeError, "%s: %s has a __cuda_array_interface__ whose %s cannot be read", place.function,
-                 place.argument, what);
+    PyErr_Format(PyExc_TypeError, "%s: %s has a __cuda_array_interface__ whose %s cannot be read",
+                 argument.function, argument.name, what);
     return false;
 }
 
@@ -26,14 +26,14 @@ bool read_integers(PyObject *tuple, int ndim, std::int64_t *values) noexcept {
     return true;
 }
 
-bool read_typestr(const Place &place, PyObject *typestr, ElementType *type) noexcept {
+bool read_typestr(const ArgumentInfo &argument, PyObject *typestr, ElementType *type) noexcept {
     Py_ssize_t length = 0;
     const char *text =
         typestr != nullptr && PyUnicode_Check(typestr) ? PyUnicode_AsUTF8AndSize(typestr, &length) : nullptr;
-    if (text == nullptr || length < 3) return bad_interface(place, "typestr");
+    if (text == nullptr || length < 3) return bad_interface(argument, "typestr");
     if (text[0] == '>') {
         PyErr_Format(PyExc_TypeError, "%s: %s is byte-swapped; convert it to native byte order first",
-                     place.function, place.argument);
+                     argument.function, argument.name);
         return false;
     }
     const int size = static_cast<int>(std::strtol(text + 2, nullptr, 10));
@@ -43,8 +43,8 @@ bool read_typestr(const Place &place, PyObject *typestr, ElementType *type) noex
         *type = own;
         return true;
     }
-    PyErr_Format(PyExc_TypeError, "%s: %s has element type '%s'; supported are %s", place.function, place.argument,
-                 text, all_element_types());
+    PyErr_Format(PyExc_TypeError, "%s: %s has element type '%s'; supported are %s", argument.function,
+                 argument.name, text, all_element_types());
     return false;
 }
 
@@ -80,23 +80,23 @@ struct InterfaceItems {
     }
 };
 
-bool read_interface_stream(const Place &place, PyObject *stream, const TypeRecord &record,
+bool read_interface_stream(const ArgumentInfo &argument, PyObject *stream, const TypeRecord &record,
                            ForeignArray *array) noexcept {
     if (stream == nullptr || Py_IsNone(stream) != 0) return true;
     void *handle = PyLong_AsVoidPtr(stream);
     if (handle == nullptr) {
-        if (PyErr_Occurred() != nullptr) return bad_interface(place, "stream");
+        if (PyErr_Occurred() != nullptr) return bad_interface(argument, "stream");
         PyErr_Format(PyExc_ValueError,
                      "%s: %s names stream 0 in its __cuda_array_interface__, which is ambiguous; 1 is the legacy "
                      "default stream",
-                     place.function, place.argument);
+                     argument.function, argument.name);
         return false;
     }
     StreamRef producer;
     const Status status = stream_ref(handle, array->device.id, &producer);
     array->producer = producer;
     if (status != CUKERN_OK) {
-        raise_status(place.state, place.function, status);
+        raise_status(argument.state, argument.function, status);
         return false;
     }
     array->has_producer = true;
@@ -106,70 +106,72 @@ bool read_interface_stream(const Place &place, PyObject *stream, const TypeRecor
 
 }  // namespace
 
-bool read_by_interface(const Place &place, const TypeRecord &record, PyObject *object,
+bool read_by_interface(const ArgumentInfo &argument, const TypeRecord &record, PyObject *object,
                        ForeignArray *array) noexcept {
-    const ModuleState &state = place.state;
+    const ModuleState &state = argument.state;
     const PyRef interface = PyRef::steal(PyObject_GetAttr(object, state.name_cai));
     if (!interface) return false;
     Backend backend;
     if (active_backend(&backend) == CUKERN_OK && backend == Backend::host)
-        return refuse(place, "is in a GPU's memory, and cukern uses its host back-end here");
-    if (PyDict_Check(interface.get()) == 0) return bad_interface(place, "value, which is no dict,");
+        return refuse(argument, "is in a GPU's memory, and cukern uses its host back-end here");
+    if (PyDict_Check(interface.get()) == 0) return bad_interface(argument, "value, which is no dict,");
     InterfaceItems items;
-    if (!items.take(state, interface.get())) return bad_interface(place, "items");
+    if (!items.take(state, interface.get())) return bad_interface(argument, "items");
     PyObject *const shape = items.shape.get();
     PyObject *const strides = items.strides.get();
     PyObject *const data = items.data.get();
     PyObject *const typestr = items.typestr.get();
-    if (items.mask && Py_IsNone(items.mask.get()) == 0) return refuse(place, "is masked, which is not supported");
+    if (items.mask && Py_IsNone(items.mask.get()) == 0)
+        return refuse(argument, "is masked, which is not supported");
     bool is_known = false;
     if (record.is_cupy && !find_bfloat16(state, typestr, object, &array->type, &is_known)) return false;
-    if (!is_known && !read_typestr(place, typestr, &array->type)) return false;
+    if (!is_known && !read_typestr(argument, typestr, &array->type)) return false;
     if (shape == nullptr || PyTuple_Check(shape) == 0 || PyTuple_Size(shape) > kMaxDims)
-        return bad_interface(place, "shape");
+        return bad_interface(argument, "shape");
     array->ndim = static_cast<int>(PyTuple_Size(shape));
-    if (!read_integers(shape, array->ndim, array->shape)) return bad_interface(place, "shape");
+    if (!read_integers(shape, array->ndim, array->shape)) return bad_interface(argument, "shape");
     if (strides != nullptr && Py_IsNone(strides) == 0) {
         if (PyTuple_Check(strides) == 0 || PyTuple_Size(strides) != array->ndim ||
             !read_integers(strides, array->ndim, array->strides))
-            return bad_interface(place, "strides");
+            return bad_interface(argument, "strides");
     } else {
         std::int64_t stride = size_of(array->type);
         for (int i = array->ndim - 1; i >= 0; --i) {
             array->strides[i] = stride;
             if (__builtin_mul_overflow(stride, array->shape[i] > 0 ? array->shape[i] : 1, &stride))
-                return bad_interface(place, "shape");
+                return bad_interface(argument, "shape");
         }
     }
     if (data == nullptr || PyTuple_Check(data) == 0 || PyTuple_Size(data) != 2)
-        return bad_interface(place, "data");
+        return bad_interface(argument, "data");
     array->data = PyLong_AsVoidPtr(PyTuple_GetItem(data, 0));
-    if (array->data == nullptr && PyErr_Occurred() != nullptr) return bad_interface(place, "data");
+    if (array->data == nullptr && PyErr_Occurred() != nullptr) return bad_interface(argument, "data");
     const int read_only = PyObject_IsTrue(PyTuple_GetItem(data, 1));
-    if (read_only < 0) return bad_interface(place, "data");
+    if (read_only < 0) return bad_interface(argument, "data");
     array->read_only = read_only != 0;
     array->device = {dlpack::kCUDA, 0};
     bool empty = false;
     for (int i = 0; i < array->ndim; ++i) empty = empty || array->shape[i] == 0;
-    if (array->data == nullptr && !empty) return refuse(place, "has elements, but no memory");
+    if (array->data == nullptr && !empty) return refuse(argument, "has elements, but no memory");
     if (empty) {
         array->data = nullptr;
         Status status = current_device(&array->device.id);
-        if (status != CUKERN_OK) raise_status(state, place.function, status);
+        if (status != CUKERN_OK) raise_status(state, argument.function, status);
         if (status != CUKERN_OK) return false;
     } else {
         PointerInfo where;
         if (const Status status = pointer_info(array->data, &where); status != CUKERN_OK) {
-            raise_status(state, place.function, status);
+            raise_status(state, argument.function, status);
             return false;
         }
         if (!where.known)
-            return refuse(place, "has a __cuda_array_interface__ whose pointer is of no memory that CUDA knows");
+            return refuse(argument,
+                          "has a __cuda_array_interface__ whose pointer is of no memory that CUDA knows");
         array->device.id = where.device;
         if (where.kind == MemoryKind::managed) array->device.type = dlpack::kCUDAManaged;
         if (where.kind == MemoryKind::pinned) array->device.type = dlpack::kCUDAHost;
     }
-    return read_interface_stream(place, items.stream.get(), record, array);
+    return read_interface_stream(argument, items.stream.get(), record, array);
 }
 
 }  // namespace cukern::py

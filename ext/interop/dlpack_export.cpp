@@ -19,7 +19,7 @@ namespace {
 
 // What a lent tensor points to; the array is owned.
 template <typename Managed>
-struct Lent {
+struct ExportedTensor {
     Managed managed;
     PyObject *array;
     std::int64_t dimensions[2 * kMaxDims];
@@ -28,7 +28,7 @@ struct Lent {
 // Called by a consumer, on whatever thread, with or without the GIL.
 template <typename Managed>
 void delete_lent(Managed *managed) {
-    auto *lent = reinterpret_cast<Lent<Managed> *>(managed);
+    auto *lent = reinterpret_cast<ExportedTensor<Managed> *>(managed);
     if (Py_IsInitialized() == 0) return;  // the process ends
     {
         const GilHold gil;
@@ -75,8 +75,8 @@ void fill_tensor(Array *array, const dlpack::Device &device, std::int64_t *dimen
 }
 
 template <typename Managed>
-Managed *lend(Array *array, const dlpack::Device &device) noexcept {
-    auto *lent = new (std::nothrow) Lent<Managed>{};
+Managed *export_tensor(Array *array, const dlpack::Device &device) noexcept {
+    auto *lent = new (std::nothrow) ExportedTensor<Managed>{};
     if (lent == nullptr) {
         PyErr_NoMemory();
         return nullptr;
@@ -99,8 +99,9 @@ PyObject *in_capsule(Managed *managed, const char *name) noexcept {
 
 }  // namespace
 
-dlpack::ManagedTensorVersioned *lend_versioned(Array *array, const dlpack::Device &device, bool is_copy) noexcept {
-    auto *managed = lend<dlpack::ManagedTensorVersioned>(array, device);
+dlpack::ManagedTensorVersioned *export_versioned(Array *array, const dlpack::Device &device,
+                                                 bool is_copy) noexcept {
+    auto *managed = export_tensor<dlpack::ManagedTensorVersioned>(array, device);
     if (managed == nullptr) return nullptr;
     managed->version = {dlpack::kMajor, dlpack::kMinor};
     managed->flags = (array->read_only ? dlpack::kReadOnly : 0) | (is_copy ? dlpack::kIsCopied : 0);
@@ -181,15 +182,15 @@ bool refuse_copy() noexcept {
     return false;
 }
 
-struct Wish {
+struct ExportRequest {
     dlpack::Device device;
     bool always = false;  // copy=True
     bool never = false;   // copy=False
     bool no_stream = false;
 };
 
-// The array to lend: itself, or a copy where it has to be one.
-PyRef array_to_lend(const ModuleState &state, PyObject *self, const Wish &wish, bool sync,
+// The array to export_tensor: itself, or a copy where it has to be one.
+PyRef array_to_lend(const ModuleState &state, PyObject *self, const ExportRequest &wish, bool sync,
                     const StreamRef &consumer, dlpack::Device *device, bool *is_copy) noexcept {
     Array *array = array_of(self);
     const dlpack::Device own = device_of(array);
@@ -240,7 +241,7 @@ PyObject *array_to_dlpack(PyObject *self, PyObject *const *values, Py_ssize_t co
     bool sync = true;
     bool versioned = false;
     HeldStream consumer;
-    Wish wish{device_of(array)};
+    ExportRequest wish{device_of(array)};
     wish.no_stream = Py_IsNone(stream) != 0;
     if (!parse_copy("__dlpack__", arguments[4], &wish.always, &wish.never) ||
         !parse_consumer(state, stream, array->device(), &sync, &consumer) ||
@@ -257,8 +258,8 @@ PyObject *array_to_dlpack(PyObject *self, PyObject *const *values, Py_ssize_t co
     bool is_copy = false;
     const PyRef lent = array_to_lend(state, self, wish, sync, consumer, &device, &is_copy);
     if (!lent) return nullptr;
-    if (versioned) return in_versioned_capsule(lend_versioned(array_of(lent.get()), device, is_copy)).release();
-    return in_capsule(lend<dlpack::ManagedTensor>(array_of(lent.get()), device), dlpack::kLegacyName);
+    if (versioned) return in_versioned_capsule(export_versioned(array_of(lent.get()), device, is_copy)).release();
+    return in_capsule(export_tensor<dlpack::ManagedTensor>(array_of(lent.get()), device), dlpack::kLegacyName);
 }
 
 PyObject *array_dlpack_device(PyObject *self, PyObject *) {
@@ -300,13 +301,13 @@ PyObject *array_cuda_interface(PyObject *self, void *) {
 }
 
 PyObject *lender_of(const dlpack::ManagedTensorVersioned &managed) noexcept {
-    using Own = Lent<dlpack::ManagedTensorVersioned>;
+    using Own = ExportedTensor<dlpack::ManagedTensorVersioned>;
     const bool ours = managed.deleter == delete_lent<dlpack::ManagedTensorVersioned>;
     return ours ? static_cast<Own *>(managed.manager_context)->array : nullptr;
 }
 
 PyObject *lender_of(const dlpack::ManagedTensor &managed) noexcept {
-    using Own = Lent<dlpack::ManagedTensor>;
+    using Own = ExportedTensor<dlpack::ManagedTensor>;
     const bool ours = managed.deleter == delete_lent<dlpack::ManagedTensor>;
     return ours ? static_cast<Own *>(managed.manager_context)->array : nullptr;
 }

@@ -69,7 +69,7 @@ int exchange_allocate(dlpack::Tensor *prototype, dlpack::ManagedTensorVersioned 
         else
             array = allocate_for(kind, type, *prototype, host ? 0 : prototype->device.id);
     }
-    *out = array ? lend_versioned(array_of(array.get()), device_of(array_of(array.get())), false) : nullptr;
+    *out = array ? export_versioned(array_of(array.get()), device_of(array_of(array.get())), false) : nullptr;
     array = PyRef();
     if (*out == nullptr) {
         CaughtError error;
@@ -93,7 +93,7 @@ int exchange_managed_from_object(void *object, dlpack::ManagedTensorVersioned **
     *out = nullptr;
     if (!check_own(object)) return -1;
     Array *array = array_of(static_cast<PyObject *>(object));
-    *out = order_for_consumer(array) ? lend_versioned(array, device_of(array), false) : nullptr;
+    *out = order_for_consumer(array) ? export_versioned(array, device_of(array), false) : nullptr;
     return *out != nullptr ? 0 : -1;
 }
 
@@ -105,12 +105,12 @@ int exchange_object_from_managed(dlpack::ManagedTensorVersioned *tensor, void **
         PyErr_SetString(PyExc_RuntimeError, "cukern has been unloaded");
         return -1;
     }
-    const Place place{*g_state, "DLPack exchange", "the tensor"};
+    const ArgumentInfo argument{*g_state, "DLPack exchange", "the tensor"};
     ForeignArray foreign;
-    if (!read_capsule(place, capsule.get(), CapsuleUse::array, &foreign)) return -1;
+    if (!read_capsule(argument, capsule.get(), CapsuleUse::array, &foreign)) return -1;
     foreign.has_producer = foreign.device.type != dlpack::kCPU;
     if (!work_stream(foreign.device.id, &foreign.producer)) return -1;
-    *out = adopt_array(place, foreign, foreign.keeper.get(), nullptr).release();
+    *out = adopt_array(argument, foreign, foreign.keeper.get(), nullptr).release();
     return *out != nullptr ? 0 : -1;
 }
 

@@ -34,13 +34,14 @@ PyRef dlpack_stream(const StreamRef &stream) noexcept {
     return PyRef::steal(PyLong_FromVoidPtr(stream.handle));
 }
 
-bool ask_device(const Place &place, PyObject *object, dlpack::Device *device) noexcept {
-    const PyRef pair = PyRef::steal(PyObject_CallMethodObjArgs(object, place.state.name_dlpack_device, nullptr));
+bool ask_device(const ArgumentInfo &argument, PyObject *object, dlpack::Device *device) noexcept {
+    const PyRef pair =
+        PyRef::steal(PyObject_CallMethodObjArgs(object, argument.state.name_dlpack_device, nullptr));
     if (!pair) {
         if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return false;
         PyErr_Clear();
         PyErr_Format(PyExc_TypeError, "%s: %s has no __dlpack__ and __dlpack_device__; its type is %R",
-                     place.function, place.argument, reinterpret_cast<PyObject *>(Py_TYPE(object)));
+                     argument.function, argument.name, reinterpret_cast<PyObject *>(Py_TYPE(object)));
         return false;
     }
     const bool is_pair = PyTuple_Check(pair.get()) != 0 && PyTuple_Size(pair.get()) == 2;
@@ -55,8 +56,8 @@ bool ask_device(const Place &place, PyObject *object, dlpack::Device *device) no
     }
     for (const long number : numbers) {
         if (number >= Limits::min() && number <= Limits::max()) continue;
-        PyErr_Format(PyExc_TypeError, "%s: %s says that its device is %R; expected (type, id)", place.function,
-                     place.argument, pair.get());
+        PyErr_Format(PyExc_TypeError, "%s: %s says that its device is %R; expected (type, id)", argument.function,
+                     argument.name, pair.get());
         return false;
     }
     *device = {static_cast<std::int32_t>(numbers[0]), static_cast<std::int32_t>(numbers[1])};
@@ -100,7 +101,7 @@ PyRef call_dlpack(const ModuleState &state, PyObject *object, const StreamRef *s
     return PyRef::steal(PyObject_Call(method.get(), none.get(), options.get()));
 }
 
-PyRef make_by_exchange(const Place &place, const dlpack::ExchangeAPI *api, const dlpack::Device &device,
+PyRef make_by_exchange(const ArgumentInfo &argument, const dlpack::ExchangeAPI *api, const dlpack::Device &device,
                        ElementType type, const Shape &shape, ForeignArray *array) noexcept {
     dlpack::Tensor prototype{};
     std::int64_t lengths[kMaxDims];
@@ -115,7 +116,7 @@ PyRef make_by_exchange(const Place &place, const dlpack::ExchangeAPI *api, const
             PyErr_SetString(PyExc_RuntimeError, "another library's allocator failed without saying why");
         return {};
     }
-    if (!read_tensor(place, managed->tensor, array)) {
+    if (!read_tensor(argument, managed->tensor, array)) {
         const HeldError held;
         if (managed->deleter != nullptr) managed->deleter(managed);
         return {};

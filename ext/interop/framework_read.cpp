@@ -23,7 +23,7 @@ void delete_managed(PyObject *capsule) {
 }
 
 // -1 with an exception; 0 where there is no such method.
-int ask(const Question &question, PyObject *object) noexcept {
+int ask(const BoolMethod &question, PyObject *object) noexcept {
     if (question.method == nullptr) return 0;
     const PyRef answer = PyRef::steal(question.function != nullptr
                                           ? question.function(object, nullptr)
@@ -31,7 +31,7 @@ int ask(const Question &question, PyObject *object) noexcept {
     return answer ? Py_IsTrue(answer.get()) : -1;
 }
 
-PyRef value_of(const Getter &getter, PyObject *object) noexcept {
+PyRef value_of(const AttributeGetter &getter, PyObject *object) noexcept {
     return PyRef::steal(getter.get != nullptr ? getter.get(object, getter.closure)
                                               : PyObject_GetAttrString(object, getter.name));
 }
@@ -51,29 +51,29 @@ bool may_be_negative(const TypeRecord &record, const ForeignArray &array) noexce
 }
 
 // What torch's __dlpack__ checks, and its exchange API does not.
-bool check_torch(const Place &place, const TypeRecord &record, PyObject *object,
+bool check_torch(const ArgumentInfo &argument, const TypeRecord &record, PyObject *object,
                  const ForeignArray &array) noexcept {
     if (record.requires_grad.name != nullptr && (is_floating(array.type) || kind_of(array.type) == 'c')) {
         const PyRef requires_grad = value_of(record.requires_grad, object);
         if (!requires_grad) return false;
         if (Py_IsTrue(requires_grad.get()) != 0) {
-            PyObject *torch = PyDict_GetItemString(place.state.modules, "torch");
+            PyObject *torch = PyDict_GetItemString(argument.state.modules, "torch");
             const PyRef enabled =
                 torch != nullptr ? PyRef::steal(PyObject_CallMethod(torch, "is_grad_enabled", nullptr)) : PyRef();
             if (!enabled && !clear_absence()) return false;
             if (!enabled || Py_IsTrue(enabled.get()) != 0)
-                return refuse(place,
+                return refuse(argument,
                               "requires gradients, which cukern does not record; pass x.detach(), or call under "
                               "torch.no_grad()");
         }
     }
     const int negative = may_be_negative(record, array) ? ask(record.is_neg, object) : 0;
     if (negative > 0)
-        refuse(place, "has its negative bit set: its memory holds other values; pass x.resolve_neg()");
+        refuse(argument, "has its negative bit set: its memory holds other values; pass x.resolve_neg()");
     if (negative != 0) return false;
     const int conjugate = kind_of(array.type) == 'c' ? ask(record.is_conj, object) : 0;
     if (conjugate > 0)
-        refuse(place, "has its conjugate bit set: its memory holds other values; pass x.resolve_conj()");
+        refuse(argument, "has its conjugate bit set: its memory holds other values; pass x.resolve_conj()");
     return conjugate == 0;
 }
 
@@ -95,7 +95,7 @@ PyRef keeper_of(dlpack::ManagedTensorVersioned *managed) noexcept {
 
 // What another library raises for arrays that have no plain memory (sparse, meta, fake) may be of any type and
 // length.
-bool raised(const Place &place) noexcept {
+bool raised(const ArgumentInfo &argument) noexcept {
     CaughtError error;
     if (!error.is_ordinary()) {
         error.restore();
@@ -106,35 +106,36 @@ bool raised(const Place &place) noexcept {
     if (reason != nullptr)
         std::snprintf(first, sizeof first, ": %.*s", static_cast<int>(std::strcspn(reason, "\r\n")), reason);
     PyErr_Format(PyExc_TypeError,
-                 "%s: %s has no memory that could be read in place (a sparse, fake or lazy tensor?)%s",
-                 place.function, place.argument, first);
+                 "%s: %s has no memory that could be read in argument (a sparse, fake or lazy tensor?)%s",
+                 argument.function, argument.name, first);
     return false;
 }
 
-bool read_by_exchange(const Place &place, const TypeRecord &record, PyObject *object, ReadContext &reading,
-                      bool writes, ForeignArray *array) noexcept {
+bool read_by_exchange(const ArgumentInfo &argument, const TypeRecord &record, PyObject *object,
+                      ReadContext &reading, bool writes, ForeignArray *array) noexcept {
     if (record.api->tensor_from_object != nullptr) {
         dlpack::Tensor tensor{};
-        if (record.api->tensor_from_object(object, &tensor) != 0) return raised(place);
-        if (!read_tensor(place, tensor, array)) return false;
-        if (writes && !record.is_torch && !read_flags(record, object, array)) return raised(place);
+        if (record.api->tensor_from_object(object, &tensor) != 0) return raised(argument);
+        if (!read_tensor(argument, tensor, array)) return false;
+        if (writes && !record.is_torch && !read_flags(record, object, array)) return raised(argument);
     } else {
         dlpack::ManagedTensorVersioned *managed = nullptr;
-        if (record.api->managed_from_object(object, &managed) != 0 || managed == nullptr) return raised(place);
+        if (record.api->managed_from_object(object, &managed) != 0 || managed == nullptr) return raised(argument);
         array->keeper = keeper_of(managed);
         if (!array->keeper) return false;
         array->read_only = (managed->flags & dlpack::kReadOnly) != 0;
-        if (!read_tensor(place, managed->tensor, array)) return false;
+        if (!read_tensor(argument, managed->tensor, array)) return false;
     }
-    if (!check_torch(place, record, object, *array)) return false;
+    if (!check_torch(argument, record, object, *array)) return false;
     if (array->device.type == dlpack::kCPU) return true;
     if (reading.api != record.api || reading.device.type != array->device.type ||
         reading.device.id != array->device.id) {
         void *handle = nullptr;
-        if (record.api->current_stream(array->device.type, array->device.id, &handle) != 0) return raised(place);
+        if (record.api->current_stream(array->device.type, array->device.id, &handle) != 0)
+            return raised(argument);
         const Status status = stream_ref(handle, array->device.id, &reading.producer);
         if (status != CUKERN_OK) {
-            raise_status(place.state, place.function, status);
+            raise_status(argument.state, argument.function, status);
             return false;
         }
         reading.api = record.api;
@@ -146,12 +147,12 @@ bool read_by_exchange(const Place &place, const TypeRecord &record, PyObject *ob
 }
 
 // JAX exports no bfloat16 from the CPU by DLPack; its __array__ is a view of ml_dtypes' element type.
-bool read_by_array(const Place &place, PyObject *object, ForeignArray *array) noexcept {
+bool read_by_array(const ArgumentInfo &argument, PyObject *object, ForeignArray *array) noexcept {
     PyRef view = PyRef::steal(PyObject_CallMethod(object, "__array__", nullptr));
     if (!view) return false;
     if (!PyArray_Check(view.get()) || PyArray_NDIM(as_array(view)) > kMaxDims ||
-        !element_type_of(place.state, PyArray_DESCR(as_array(view)), &array->type))
-        return refuse(place, "cannot be read by __dlpack__, nor by __array__");
+        !element_type_of(argument.state, PyArray_DESCR(as_array(view)), &array->type))
+        return refuse(argument, "cannot be read by __dlpack__, nor by __array__");
     PyArrayObject *own = as_array(view);
     array->data = PyArray_DATA(own);
     array->device = {dlpack::kCPU, 0};
@@ -164,11 +165,11 @@ bool read_by_array(const Place &place, PyObject *object, ForeignArray *array) no
     return true;
 }
 
-bool read_by_dlpack(const Place &place, const TypeRecord &record, PyObject *object, const StreamRef &consumer,
-                    ForeignArray *array) noexcept {
+bool read_by_dlpack(const ArgumentInfo &argument, const TypeRecord &record, PyObject *object,
+                    const StreamRef &consumer, ForeignArray *array) noexcept {
     dlpack::Device where{};
     Location location;
-    if (!ask_device(place, object, &where) || !locate(place, where, &location)) return false;
+    if (!ask_device(argument, object, &where) || !locate(argument, where, &location)) return false;
     const bool on_device = where.type != dlpack::kCPU;
     StreamRef ready = consumer;
     if (on_device && ready.device != location.device) {
@@ -176,12 +177,12 @@ bool read_by_dlpack(const Place &place, const TypeRecord &record, PyObject *obje
         ready.device = location.device;
     }
     const PyRef capsule =
-        call_dlpack(place.state, object, takes_stream(where) ? &ready : nullptr, Py_None, nullptr);
+        call_dlpack(argument.state, object, takes_stream(where) ? &ready : nullptr, Py_None, nullptr);
     if (!capsule && record.is_jax && !on_device && PyErr_ExceptionMatches(PyExc_BufferError) != 0) {
         PyErr_Clear();
-        return read_by_array(place, object, array);
+        return read_by_array(argument, object, array);
     }
-    if (!capsule || !read_capsule(place, capsule.get(), CapsuleUse::operand, array)) return false;
+    if (!capsule || !read_capsule(argument, capsule.get(), CapsuleUse::operand, array)) return false;
     array->has_producer = on_device;
     array->producer = ready;
     return true;
@@ -189,26 +190,26 @@ bool read_by_dlpack(const Place &place, const TypeRecord &record, PyObject *obje
 
 }  // namespace
 
-bool refuse(const Place &place, const char *what) noexcept {
-    PyErr_Format(PyExc_TypeError, "%s: %s %s", place.function, place.argument, what);
+bool refuse(const ArgumentInfo &argument, const char *what) noexcept {
+    PyErr_Format(PyExc_TypeError, "%s: %s %s", argument.function, argument.name, what);
     return false;
 }
 
-bool read_tensor(const Place &place, const dlpack::Tensor &tensor, ForeignArray *array) noexcept {
+bool read_tensor(const ArgumentInfo &argument, const dlpack::Tensor &tensor, ForeignArray *array) noexcept {
     if (tensor.ndim < 0 || tensor.ndim > kMaxDims) {
-        PyErr_Format(PyExc_ValueError, "%s: %s has %d dimensions; at most %d are supported", place.function,
-                     place.argument, tensor.ndim, kMaxDims);
+        PyErr_Format(PyExc_ValueError, "%s: %s has %d dimensions; at most %d are supported", argument.function,
+                     argument.name, tensor.ndim, kMaxDims);
         return false;
     }
     if (!element_type_of(tensor.dtype, &array->type)) {
         PyErr_Format(PyExc_TypeError,
                      "%s: %s has DLPack's element type (code %d, %d bits, %d lanes); supported are %s",
-                     place.function, place.argument, tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes,
+                     argument.function, argument.name, tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes,
                      all_element_types());
         return false;
     }
     if (tensor.ndim > 0 && tensor.shape == nullptr)
-        return refuse(place, "is a DLPack tensor of some dimensions without a shape");
+        return refuse(argument, "is a DLPack tensor of some dimensions without a shape");
     array->device = tensor.device;
     array->ndim = tensor.ndim;
     const std::int64_t size = size_of(array->type);
@@ -224,40 +225,40 @@ bool read_tensor(const Place &place, const dlpack::Tensor &tensor, ForeignArray 
                 : !__builtin_mul_overflow(stride, std::max<std::int64_t>(tensor.shape[i], 1), &stride);
         if (!fits && tensor.shape[i] > 1 && !empty) {
             PyErr_Format(PyExc_ValueError, "%s: %s has more elements, or longer strides, than memory can hold",
-                         place.function, place.argument);
+                         argument.function, argument.name);
             return false;
         }
     }
     if (tensor.data == nullptr && !empty)
-        return refuse(place, "has elements, but no memory (a fake or lazy tensor)");
+        return refuse(argument, "has elements, but no memory (a fake or lazy tensor)");
     array->data = tensor.data == nullptr ? nullptr : static_cast<char *>(tensor.data) + tensor.byte_offset;
     return true;
 }
 
-bool check_memory(const Place &place, const ForeignArray &array, std::int64_t *bytes) noexcept {
+bool check_memory(const ArgumentInfo &argument, const ForeignArray &array, std::int64_t *bytes) noexcept {
     const int size = size_of(array.type);
     const auto address = reinterpret_cast<std::uintptr_t>(array.data);
     bool aligned = address % static_cast<std::uintptr_t>(alignment_of(array.type)) == 0;
     for (int i = 0; i < array.ndim; ++i)
         if (array.shape[i] > 1 && array.strides[i] % size != 0) aligned = false;
     if (!aligned) {
-        PyErr_Format(PyExc_BufferError, "%s: %s is not aligned to its elements of %d bytes", place.function,
-                     place.argument, size);
+        PyErr_Format(PyExc_BufferError, "%s: %s is not aligned to its elements of %d bytes", argument.function,
+                     argument.name, size);
         return false;
     }
     if (checked_bytes(array.shape, array.ndim, size, bytes)) return true;
     PyErr_Format(PyExc_ValueError, "%s: %s has a negative length, or more elements than memory can hold",
-                 place.function, place.argument);
+                 argument.function, argument.name);
     return false;
 }
 
-bool check_foreign(const Place &place, const TypeRecord &record, PyObject *object,
+bool check_foreign(const ArgumentInfo &argument, const TypeRecord &record, PyObject *object,
                    const ForeignArray &array) noexcept {
-    return record.api == nullptr || check_torch(place, record, object, array);
+    return record.api == nullptr || check_torch(argument, record, object, array);
 }
 
-bool import_by_exchange(const Place &place, const TypeRecord &record, PyObject *object, ForeignArray *array,
-                        bool *imported) noexcept {
+bool import_by_exchange(const ArgumentInfo &argument, const TypeRecord &record, PyObject *object,
+                        ForeignArray *array, bool *imported) noexcept {
     *imported = false;
     dlpack::ManagedTensorVersioned *managed = nullptr;
     if (record.api->managed_from_object(object, &managed) != 0 || managed == nullptr) {
@@ -268,22 +269,23 @@ bool import_by_exchange(const Place &place, const TypeRecord &record, PyObject *
     }
     array->keeper = keeper_of(managed);
     std::int64_t bytes = 0;
-    if (!array->keeper || !read_tensor(place, managed->tensor, array) || !check_memory(place, *array, &bytes))
+    if (!array->keeper || !read_tensor(argument, managed->tensor, array) ||
+        !check_memory(argument, *array, &bytes))
         return false;
     array->read_only = (managed->flags & dlpack::kReadOnly) != 0;
     array->is_copy = (managed->flags & dlpack::kIsCopied) != 0;
     array->own = lender_of(*managed);
     *imported = true;
-    return array->is_copy || check_torch(place, record, object, *array);
+    return array->is_copy || check_torch(argument, record, object, *array);
 }
 
-bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, ReadContext &reading,
+bool read_foreign(const ArgumentInfo &argument, const TypeRecord &record, PyObject *object, ReadContext &reading,
                   bool writes, ForeignArray *array) noexcept {
     switch (record.protocol) {
-        case Protocol::exchange: return read_by_exchange(place, record, object, reading, writes, array);
-        case Protocol::cuda: return read_by_interface(place, record, object, array);
+        case Protocol::exchange: return read_by_exchange(argument, record, object, reading, writes, array);
+        case Protocol::cuda: return read_by_interface(argument, record, object, array);
         case Protocol::dlpack:
-            if (!read_by_dlpack(place, record, object, reading.consumer, array)) return false;
+            if (!read_by_dlpack(argument, record, object, reading.consumer, array)) return false;
             array->read_only = array->read_only || record.is_jax;
             return true;
         case Protocol::other: break;
@@ -297,13 +299,13 @@ namespace {
 // Takes over a capsule's tensor after all checks: until then the capsule stays as it was, and its owner deletes
 // it.
 template <typename Managed>
-bool take_capsule(const Place &place, PyObject *capsule, const char *used_name, CapsuleUse use, Managed *managed,
-                  ForeignArray *array) noexcept {
+bool take_capsule(const ArgumentInfo &argument, PyObject *capsule, const char *used_name, CapsuleUse use,
+                  Managed *managed, ForeignArray *array) noexcept {
     std::int64_t bytes = 0;
     Location location;
-    if (!read_tensor(place, managed->tensor, array)) return false;
+    if (!read_tensor(argument, managed->tensor, array)) return false;
     if (use == CapsuleUse::array &&
-        (!locate(place, array->device, &location) || !check_memory(place, *array, &bytes)))
+        (!locate(argument, array->device, &location) || !check_memory(argument, *array, &bytes)))
         return false;
     PyRef keeper = PyRef::steal(PyCapsule_New(managed, nullptr, nullptr));
     if (!keeper || PyCapsule_SetName(capsule, used_name) != 0) return false;
@@ -315,27 +317,27 @@ bool take_capsule(const Place &place, PyObject *capsule, const char *used_name, 
 
 }  // namespace
 
-bool read_capsule(const Place &place, PyObject *capsule, CapsuleUse use, ForeignArray *array) noexcept {
+bool read_capsule(const ArgumentInfo &argument, PyObject *capsule, CapsuleUse use, ForeignArray *array) noexcept {
     if (PyCapsule_IsValid(capsule, dlpack::kVersionedName) != 0) {
         auto *managed =
             static_cast<dlpack::ManagedTensorVersioned *>(PyCapsule_GetPointer(capsule, dlpack::kVersionedName));
         if (managed->version.major != dlpack::kMajor) {  // left unused: its owner's destructor deletes it
             PyErr_Format(PyExc_BufferError, "%s: %s is a DLPack capsule of version %u.%u; 1.x is supported",
-                         place.function, place.argument, managed->version.major, managed->version.minor);
+                         argument.function, argument.name, managed->version.major, managed->version.minor);
             return false;
         }
         array->read_only = (managed->flags & dlpack::kReadOnly) != 0;
         array->is_copy = (managed->flags & dlpack::kIsCopied) != 0;
-        return take_capsule(place, capsule, dlpack::kVersionedUsedName, use, managed, array);
+        return take_capsule(argument, capsule, dlpack::kVersionedUsedName, use, managed, array);
     }
     if (PyCapsule_IsValid(capsule, dlpack::kLegacyName) != 0) {
         auto *managed = static_cast<dlpack::ManagedTensor *>(PyCapsule_GetPointer(capsule, dlpack::kLegacyName));
-        return take_capsule(place, capsule, dlpack::kLegacyUsedName, use, managed, array);
+        return take_capsule(argument, capsule, dlpack::kLegacyUsedName, use, managed, array);
     }
     const bool used = PyCapsule_IsValid(capsule, dlpack::kLegacyUsedName) != 0 ||
                       PyCapsule_IsValid(capsule, dlpack::kVersionedUsedName) != 0;
     PyErr_Format(
-        used ? PyExc_ValueError : PyExc_TypeError, "%s: %s %s", place.function, place.argument,
+        used ? PyExc_ValueError : PyExc_TypeError, "%s: %s %s", argument.function, argument.name,
         used ? "is a DLPack capsule that has been used; one capsule makes one array" : "gave no DLPack capsule");
     return false;
 }

@@ -56,7 +56,7 @@ bool tells_stream(const ModuleState &state, PyObject *object, bool *tells) noexc
 
 // Looks through the type and those that it comes from; a class in Python on the way may have put something else in
 // the attribute's place.
-bool find_getter(PyObject *type, const char *name, Getter *getter) noexcept {
+bool find_getter(PyObject *type, const char *name, AttributeGetter *getter) noexcept {
     PyRef present;
     PyRef order;
     if (!find_attribute(type, name, &present) || !find_attribute(type, "__mro__", &order)) return false;
@@ -84,7 +84,7 @@ bool find_getter(PyObject *type, const char *name, Getter *getter) noexcept {
 
 // The function in C behind a method of the type is found by binding the type's own method: what has been set on
 // the object says nothing of others.
-bool find_question(PyObject *object, const char *name, Question *question) noexcept {
+bool find_question(PyObject *object, const char *name, BoolMethod *question) noexcept {
     PyRef method;
     if (!find_attribute(reinterpret_cast<PyObject *>(Py_TYPE(object)), name, &method)) return false;
     PyRef bound;
@@ -228,23 +228,23 @@ bool find_record(ModuleState &state, PyObject *object, HeldRecord *record) noexc
     return has >= 0 || clear_absence();
 }
 
-bool locate(const Place &place, const dlpack::Device &device, Location *location) noexcept {
+bool locate(const ArgumentInfo &argument, const dlpack::Device &device, Location *location) noexcept {
     *location = {};
     if (device.type == dlpack::kCPU) return true;
     Backend backend;
     if (const Status status = active_backend(&backend); status != CUKERN_OK) {
-        raise_status(place.state, place.function, status);
+        raise_status(argument.state, argument.function, status);
         return false;
     }
     const bool known =
         device.type == dlpack::kCUDA || device.type == dlpack::kCUDAHost || device.type == dlpack::kCUDAManaged;
     if (!known) {
         PyErr_Format(PyExc_TypeError, "%s: %s is on a device of DLPack's type %d; the CPU and CUDA are supported",
-                     place.function, place.argument, device.type);
+                     argument.function, argument.name, device.type);
         return false;
     }
     if (backend == Backend::host)
-        return refuse(place, "is in a GPU's memory, and cukern uses its host back-end here");
+        return refuse(argument, "is in a GPU's memory, and cukern uses its host back-end here");
     location->reachable = true;
     location->kind = device.type == dlpack::kCUDA       ? MemoryKind::device
                      : device.type == dlpack::kCUDAHost ? MemoryKind::pinned
@@ -252,9 +252,9 @@ bool locate(const Place &place, const dlpack::Device &device, Location *location
     location->device = device.id;
     int count = 0;
     const Status status = device_count(&count);
-    if (status != CUKERN_OK) raise_status(place.state, place.function, status);
+    if (status != CUKERN_OK) raise_status(argument.state, argument.function, status);
     if (status == CUKERN_OK && (device.id < 0 || device.id >= count)) {
-        PyErr_Format(PyExc_ValueError, "%s: %s is on device %d; there are %d", place.function, place.argument,
+        PyErr_Format(PyExc_ValueError, "%s: %s is on device %d; there are %d", argument.function, argument.name,
                      device.id, count);
         return false;
     }

@@ -17,13 +17,13 @@ enum class Protocol : std::int8_t {
 
 // A method without arguments that answers yes or no: the function in C behind it is called without Python's
 // detours.
-struct Question {
+struct BoolMethod {
     PyObject *method = nullptr;  // owned, of the type; null where it has none
     PyCFunction function = nullptr;
 };
 
 // A computed attribute: that of a type in C is read without Python's detours.
-struct Getter {
+struct AttributeGetter {
     const char *name = nullptr;  // null: there is none
     getter get = nullptr;        // null: by name
     void *closure = nullptr;
@@ -37,9 +37,9 @@ struct TypeRecord {
     Protocol protocol = Protocol::other;
     bool is_cupy = false;
     const dlpack::ExchangeAPI *api = nullptr;
-    Getter requires_grad;  // torch's
-    Question is_neg;
-    Question is_conj;
+    AttributeGetter requires_grad;  // torch's
+    BoolMethod is_neg;
+    BoolMethod is_conj;
     bool is_torch = false;
     bool is_jax = false;             // its arrays are immutable, which its capsules do not say
     bool has_own_operators = false;  // by __array_ufunc__ = None (NEP 13)
@@ -76,10 +76,10 @@ void clear_type_records(ModuleState &state) noexcept;
 int visit_type_records(ModuleState &state, visitproc visit, void *arg) noexcept;
 
 // For messages: the function and the argument's name.
-struct Place {
+struct ArgumentInfo {
     const ModuleState &state;
     const char *function;
-    const char *argument;
+    const char *name;  // as messages say it
 };
 
 // Another library's array, in its own terms. Pointers are valid while `keeper` and the object live.
@@ -117,29 +117,29 @@ struct ReadContext {
 };
 
 // Raises TypeError: "function: argument <what>". False.
-bool refuse(const Place &place, const char *what) noexcept;
+bool refuse(const ArgumentInfo &argument, const char *what) noexcept;
 
-bool read_tensor(const Place &place, const dlpack::Tensor &tensor, ForeignArray *array) noexcept;
+bool read_tensor(const ArgumentInfo &argument, const dlpack::Tensor &tensor, ForeignArray *array) noexcept;
 
 // Whether an Array can be over the memory: BufferError where it is not aligned to its elements, ValueError where
 // the shape is none. `bytes`: of all elements.
-bool check_memory(const Place &place, const ForeignArray &array, std::int64_t *bytes) noexcept;
+bool check_memory(const ArgumentInfo &argument, const ForeignArray &array, std::int64_t *bytes) noexcept;
 
 // Reads an array by its type's protocol.
-bool read_foreign(const Place &place, const TypeRecord &record, PyObject *object, ReadContext &reading,
+bool read_foreign(const ArgumentInfo &argument, const TypeRecord &record, PyObject *object, ReadContext &reading,
                   bool writes, ForeignArray *array) noexcept;
 
 // Takes an array over by its type's exchange API, which orders nothing: its library works on its current stream.
 // Where the library refuses, `imported` is false without an exception: __dlpack__ says why.
-bool import_by_exchange(const Place &place, const TypeRecord &record, PyObject *object, ForeignArray *array,
-                        bool *imported) noexcept;
+bool import_by_exchange(const ArgumentInfo &argument, const TypeRecord &record, PyObject *object,
+                        ForeignArray *array, bool *imported) noexcept;
 
 // Reads an array by its __cuda_array_interface__.
-bool read_by_interface(const Place &place, const TypeRecord &record, PyObject *object,
+bool read_by_interface(const ArgumentInfo &argument, const TypeRecord &record, PyObject *object,
                        ForeignArray *array) noexcept;
 
 // What a library checks in __dlpack__, or should, for an array that was read without it.
-bool check_foreign(const Place &place, const TypeRecord &record, PyObject *object,
+bool check_foreign(const ArgumentInfo &argument, const TypeRecord &record, PyObject *object,
                    const ForeignArray &array) noexcept;
 
 // Whether __dlpack__ is asked with a stream: pinned memory is the host's, whose producers know of none.
@@ -151,10 +151,10 @@ inline bool takes_stream(const dlpack::Device &device) noexcept {
 // capsule that is refused stays unused. What becomes an Array is checked as one; an operand may be copied to be
 // aligned.
 enum class CapsuleUse : std::int8_t { operand, array };
-bool read_capsule(const Place &place, PyObject *capsule, CapsuleUse use, ForeignArray *array) noexcept;
+bool read_capsule(const ArgumentInfo &argument, PyObject *capsule, CapsuleUse use, ForeignArray *array) noexcept;
 
 // What __dlpack_device__ says; TypeError where there is none, or no pair.
-bool ask_device(const Place &place, PyObject *object, dlpack::Device *device) noexcept;
+bool ask_device(const ArgumentInfo &argument, PyObject *object, dlpack::Device *device) noexcept;
 
 // `copy=` of DLPack and the array API: None (also where it is null), True or False.
 bool parse_copy(const char *function, PyObject *object, bool *always, bool *never) noexcept;
@@ -168,10 +168,10 @@ PyRef call_dlpack(const ModuleState &state, PyObject *object, const StreamRef *s
 PyRef dlpack_stream(const StreamRef &stream) noexcept;
 
 // Where an array's memory is; TypeError for devices that are not ours, and for CUDA's on the host back-end.
-bool locate(const Place &place, const dlpack::Device &device, Location *location) noexcept;
+bool locate(const ArgumentInfo &argument, const dlpack::Device &device, Location *location) noexcept;
 
 // A fresh array of a library, for a result, and its memory. `device` as DLPack names it.
-PyRef make_by_exchange(const Place &place, const dlpack::ExchangeAPI *api, const dlpack::Device &device,
+PyRef make_by_exchange(const ArgumentInfo &argument, const dlpack::ExchangeAPI *api, const dlpack::Device &device,
                        ElementType type, const Shape &shape, ForeignArray *array) noexcept;
 // The array as one of the library whose array `like` is, without a copy where the library can.
 PyRef convert_like(const ModuleState &state, PyObject *like, PyObject *array) noexcept;

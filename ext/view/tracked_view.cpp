@@ -86,8 +86,8 @@ bool note_foreign(const ModuleState &state, const char *function, const TrackedV
 
 bool wait_for_host(const ModuleState &state, const char *function, Storage *storage, bool write) noexcept {
     // Another thread may launch more while the GIL is given up; each wait is for what was there before it.
-    bool settled = false;
-    while (!settled) {
+    bool wait_after_failure = false;
+    while (!wait_after_failure) {
         HostWait wait;
         Status status = storage->pending(write, &wait);
         if (wait.empty()) return succeeded(state, function, status);
@@ -96,7 +96,7 @@ bool wait_for_host(const ModuleState &state, const char *function, Storage *stor
             status = wait.wait();
         }
         if (status != CUKERN_OK) return succeeded(state, function, status);
-        settled = storage->waited(write, wait);
+        wait_after_failure = storage->waited(write, wait);
     }
     return true;
 }

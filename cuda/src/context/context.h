@@ -6,7 +6,7 @@
 #include "cukern/storage.h"
 #include "memory/block_pool.h"
 #include "memory/graph_blocks.h"
-#include "memory/lane_pool.h"
+#include "memory/staging_lanes.h"
 #include "runtime/runtime.h"
 #include "streams/event_pool.h"
 
@@ -16,13 +16,13 @@ struct Context {
     explicit Context(Runtime &r) noexcept
         : runtime(r), events(r), blocks(r, events), graph_blocks(r, blocks), lanes(r, blocks) {
         blocks.set_spare([](void *owner) { Storage::release_spare(static_cast<Context *>(owner)); }, this);
-        blocks.set_reserve([](void *pool) { return static_cast<LanePool *>(pool)->trim(); }, &lanes);
+        blocks.set_reserve([](void *pool) { return static_cast<StagingLanes *>(pool)->trim(); }, &lanes);
     }
     Runtime &runtime;
     EventPool events;
     BlockPool blocks;
     GraphBlocks graph_blocks;
-    LanePool lanes;
+    StagingLanes lanes;
     // The storage that was last given up, with its block, for the next call that asks for as much: most calls do.
     std::atomic<Storage *> spare{nullptr};
 };

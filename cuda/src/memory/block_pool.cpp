@@ -117,8 +117,8 @@ void *BlockPool::acquire_cached(MemoryKind kind, std::size_t bytes, const Stream
     const std::lock_guard lock(mutex_);
     void *data = find(key, stream, recycled);
     if (data != nullptr) return data;
-    const bool settled = settle_lent(enabled_ ? &key : nullptr);  // without a pool all of them can go
-    return settled ? find(key, stream, recycled) : nullptr;
+    const bool wait_after_failure = settle_lent(enabled_ ? &key : nullptr);  // without a pool all of them can go
+    return wait_after_failure ? find(key, stream, recycled) : nullptr;
 }
 
 Status BlockPool::acquire(MemoryKind kind, std::size_t bytes, const StreamRef &stream, void **out,

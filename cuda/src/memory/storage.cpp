@@ -73,7 +73,7 @@ Status wait_for_use(Context &context, const StreamRef &stream, Use &use) noexcep
 }
 
 // What failed after work was given to a stream leaves nothing to wait for.
-Status settled(Context &context, const StreamRef &stream, Status status) noexcept {
+Status wait_after_failure(Context &context, const StreamRef &stream, Status status) noexcept {
     if (status == CUKERN_OK) return status;
     const ErrorKeeper cause;
     const DeviceGuard guard(context.runtime, stream.device);
@@ -252,7 +252,7 @@ Status Storage::wait_before_use_slow(const StreamRef &stream, bool write) noexce
 
 Status Storage::record_use_slow(const StreamRef &stream, bool write) noexcept {
     if (generation_ != fork_generation()) return CUKERN_OK;
-    return settled(*context_, stream, add_use(stream, write));
+    return wait_after_failure(*context_, stream, add_use(stream, write));
 }
 
 Status Storage::add_use(const StreamRef &stream, bool write) noexcept {
@@ -428,7 +428,7 @@ Status release_after(const StreamRef &stream, Storage::Release release, void *ow
     Context *active = nullptr;
     CUKERN_TRY(context(&active));
     Use use{stream.id, stream.handle, nullptr, nullptr, stream.device, false};
-    CUKERN_TRY(settled(*active, stream, record_event_of(*active, use)));
+    CUKERN_TRY(wait_after_failure(*active, stream, record_event_of(*active, use)));
     Events events;
     events.add(use.event, use.device);
     wait_for_owner(active, events, release, owner);

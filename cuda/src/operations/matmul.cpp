@@ -5,7 +5,7 @@
 // zero strides, every second column) is packed into a temporary of the computing type first.
 #include <utility>
 
-#include "context/block.h"
+#include "context/scratch_buffer.h"
 #include "operations/execute.h"
 #include "plan/layout.h"
 
@@ -71,7 +71,7 @@ private:
         return context_.runtime.launch_elementwise(plan_copy(from, to), stream_.handle);
     }
 
-    Status prepare(const TensorView &view, Block &block, Matrix *matrix) noexcept {
+    Status prepare(const TensorView &view, ScratchBuffer &block, Matrix *matrix) noexcept {
         if (view.type == call_.compute && as_matrix(view, matrix)) return CUKERN_OK;
         const std::int64_t bytes = count_of(view) * size_of(call_.compute);
         CUKERN_TRY(block.acquire(context_, static_cast<std::size_t>(bytes), stream_));
@@ -122,10 +122,10 @@ private:
     const MatmulCall &call_;
     const int device_;
     const StreamRef stream_;
-    Block a_block_;
-    Block b_block_;
-    Block out_block_;
-    Block workspace_;
+    ScratchBuffer a_block_;
+    ScratchBuffer b_block_;
+    ScratchBuffer out_block_;
+    ScratchBuffer workspace_;
 };
 
 // What can be refused before anything is staged.

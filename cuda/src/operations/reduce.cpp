@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "context/block.h"
+#include "context/scratch_buffer.h"
 #include "formulas/convert.cuh"
 #include "operations/execute.h"
 #include "plan/layout.h"
@@ -137,7 +137,7 @@ Status run(Context &context, const ReduceCall &call, const StreamRef &stream) no
         return context.runtime.launch_elementwise(plan_copy(input, out), stream.handle);
     }
     ReduceLaunch launch;
-    Block copy;
+    ScratchBuffer copy;
     if (begins_at_a_part(*call.inputs[0]) || !plan_reduction(call, out.data, &launch)) {
         ReduceCall simple;
         const TensorView view = sorted(call, &simple);
@@ -147,13 +147,13 @@ Status run(Context &context, const ReduceCall &call, const StreamRef &stream) no
         simple.inputs[0] = &dense;
         plan_reduction(simple, out.data, &launch);
     }
-    Block packed;
+    ScratchBuffer packed;
     const bool direct = out.type == type && is_packed(out);
     if (!direct) {
         CUKERN_TRY(packed.acquire(context, static_cast<std::size_t>(count_of(out) * size_of(type)), stream));
         launch.out = packed.data();
     }
-    Block scratch;
+    ScratchBuffer scratch;
     if (context.runtime.backend() == Backend::cuda && launch.reduced > 1024) {
         CUKERN_TRY(scratch.acquire(context, kScratchBytes, stream));
         launch.scratch = scratch.data();

@@ -1,7 +1,7 @@
 // Running results over either back-end: lines found, memory for the totals of their parts, launch, and for host
 // operands the staging around it.
 
-#include "context/block.h"
+#include "context/scratch_buffer.h"
 #include "operations/execute.h"
 #include "plan/layout.h"
 
@@ -45,19 +45,19 @@ Status run(Context &context, const ScanCall &call, const StreamRef &stream) noex
     const TensorView &out = *call.out;
     Runtime &runtime = context.runtime;
     const bool direct = out.type == call.compute && call.result == call.compute && is_packed(out);
-    Block result;
+    ScratchBuffer result;
     if (!direct)
         CUKERN_TRY(
             result.acquire(context, static_cast<std::size_t>(count_of(out) * size_of(call.compute)), stream));
     ScanLaunch launch;
-    Block copy;
+    ScratchBuffer copy;
     if (!plan_scan(call, *call.inputs[0], direct ? out.data : result.data(), &launch)) {
         CUKERN_TRY(copy.acquire(context, static_cast<std::size_t>(bytes_of(*call.inputs[0])), stream));
         const TensorView dense = packed_like(*call.inputs[0], call.inputs[0]->type, copy.data());
         CUKERN_TRY(runtime.launch_elementwise(plan_copy(*call.inputs[0], dense), stream.handle));
         plan_scan(call, dense, launch.out, &launch);
     }
-    Block scratch;
+    ScratchBuffer scratch;
     if (runtime.backend() == Backend::cuda && launch.length > kLongLine) {
         CUKERN_TRY(scratch.acquire(context, kScratchBytes, stream));
         launch.scratch = scratch.data();
@@ -69,7 +69,7 @@ Status run(Context &context, const ScanCall &call, const StreamRef &stream) noex
     if (call.result == call.compute || call.result == out.type)
         return runtime.launch_elementwise(plan_copy(computed, out), stream.handle);
     // A narrower type than both comes between: its values wrap, or are rounded, before `out` takes them.
-    Block between;
+    ScratchBuffer between;
     const auto bytes = static_cast<std::size_t>(count_of(out) * size_of(call.result));
     CUKERN_TRY(between.acquire(context, bytes, stream));
     const TensorView narrowed = packed_like(out, call.result, between.data());

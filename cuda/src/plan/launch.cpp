@@ -70,7 +70,7 @@ void set_one_dimension(std::int64_t length, ElementwiseLaunch *launch) noexcept 
     for (int i = 0; i < launch->num_operands; ++i) launch->strides[i][0] = 1;
 }
 
-void turn_forward(ElementwiseLaunch *launch, int ndim) noexcept {  // out always walks forward
+void make_strides_positive(ElementwiseLaunch *launch, int ndim) noexcept {  // out always walks forward
     for (int d = 0; d < ndim; ++d) {
         if (launch->strides[0][d] >= 0) continue;
         for (int i = 0; i < launch->num_operands; ++i) {
@@ -98,7 +98,7 @@ void lay_out(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
         for (int d = 0; d < out.ndim; ++d)
             launch->strides[i][d] = d < lead || input.shape[d - lead] == 1 ? 0 : input.strides[d - lead];
     }
-    turn_forward(launch, out.ndim);
+    make_strides_positive(launch, out.ndim);
     std::int64_t *strides[kMaxOperands];
     for (int i = 0; i < launch->num_operands; ++i) strides[i] = launch->strides[i];
     launch->ndim = reduce_dimensions(launch->shape, strides, launch->num_operands, out.ndim);

@@ -83,7 +83,7 @@ Staging::~Staging() {
         if (runtime.synchronize(stream_.handle) == CUKERN_OK || runtime.synchronize(stream_.handle) == CUKERN_OK)
             std::fill_n(lane_->in_flight, kSlots, false);
     }
-    for (Block &block : blocks_) block.reset();
+    for (ScratchBuffer &block : blocks_) block.reset();
     context_->lanes.release(lane_);
 }
 
@@ -124,7 +124,7 @@ Status Staging::place(std::int64_t bytes, void **data, bool *in_place) noexcept 
         arena_used_ += aligned;
         return CUKERN_OK;
     }
-    Block &block = blocks_[num_blocks_++];
+    ScratchBuffer &block = blocks_[num_blocks_++];
     CUKERN_TRY(block.acquire(*context_, static_cast<std::size_t>(bytes), stream_));
     *data = block.data();
     return CUKERN_OK;

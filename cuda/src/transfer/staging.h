@@ -14,7 +14,7 @@
 
 #include <optional>
 
-#include "context/block.h"
+#include "context/scratch_buffer.h"
 #include "cukern/tensor_view.h"
 
 namespace cukern {
@@ -59,12 +59,12 @@ private:
 
     Context *context_ = nullptr;
     std::optional<DeviceGuard> guard_;
-    Lane *lane_ = nullptr;  // none where views pass through
+    StagingLane *lane_ = nullptr;  // none where views pass through
     StreamRef stream_;
     std::int64_t small_bytes_ = 0;
     std::int64_t slot_bytes_ = 0;
     std::size_t arena_used_ = 0;
-    Block blocks_[kMaxBlocks];
+    ScratchBuffer blocks_[kMaxBlocks];
     int num_blocks_ = 0;
     bool busy_ = false;  // work may be in flight on the lane
 };

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "context/block.h"
+#include "context/scratch_buffer.h"
 #include "host/kernels.h"
 #include "plan/layout.h"
 #include "transfer/staging.h"
@@ -105,7 +105,7 @@ private:
         const std::int64_t size = count_of(source_) * size_of(source_.type);
         const StreamRef beside{nullptr, 0, nullptr, from_.device};
         CUKERN_TRY(stream_wait_stream(beside, stream_));
-        Block &packed = blocks_[0];
+        ScratchBuffer &packed = blocks_[0];
         TensorView there;
         {
             const DeviceGuard guard(runtime_, from_.device);
@@ -115,7 +115,7 @@ private:
             CUKERN_TRY(launch(source_, there, nullptr));
         }
         CUKERN_TRY(stream_wait_stream(stream_, beside));
-        Block &arrived = blocks_[1];
+        ScratchBuffer &arrived = blocks_[1];
         CUKERN_TRY(arrived.acquire(context_, static_cast<std::size_t>(size), stream_));
         CUKERN_TRY(runtime_.copy(arrived.data(), there.data, static_cast<std::size_t>(size), CopyKind::on_device,
                                  stream_.handle));
@@ -170,7 +170,7 @@ private:
     const TensorView &destination_;
     const Location &to_;
     const StreamRef &stream_;
-    Block blocks_[2];
+    ScratchBuffer blocks_[2];
 };
 
 }  // namespace

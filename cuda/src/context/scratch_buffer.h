@@ -7,12 +7,12 @@ namespace cukern {
 
 // A block of device memory that work on one stream uses for a scope. While the stream is captured it comes from
 // the graph's own memory (graph_blocks.h).
-class Block {
+class ScratchBuffer {
 public:
-    Block() noexcept = default;
-    Block(const Block &) = delete;
-    Block &operator=(const Block &) = delete;
-    ~Block() { reset(); }
+    ScratchBuffer() noexcept = default;
+    ScratchBuffer(const ScratchBuffer &) = delete;
+    ScratchBuffer &operator=(const ScratchBuffer &) = delete;
+    ~ScratchBuffer() { reset(); }
 
     // The stream's device must be current.
     Status acquire(Context &context, std::size_t bytes, const StreamRef &stream) noexcept;

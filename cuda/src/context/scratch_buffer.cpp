@@ -1,10 +1,10 @@
-#include "context/block.h"
+#include "context/scratch_buffer.h"
 
 #include <utility>
 
 namespace cukern {
 
-Status Block::acquire(Context &context, std::size_t bytes, const StreamRef &stream) noexcept {
+Status ScratchBuffer::acquire(Context &context, std::size_t bytes, const StreamRef &stream) noexcept {
     reset();
     context.graph_blocks.collect();
     Capture capture;
@@ -24,7 +24,7 @@ Status Block::acquire(Context &context, std::size_t bytes, const StreamRef &stre
     return CUKERN_OK;
 }
 
-void Block::reset() noexcept {
+void ScratchBuffer::reset() noexcept {
     if (data_ == nullptr) return;
     if (owned_ != nullptr) {
         context_->graph_blocks.give_back(std::exchange(owned_, nullptr));

@@ -1,10 +1,10 @@
-#include "memory/lane_pool.h"
+#include "memory/staging_lanes.h"
 
 #include <new>
 
 namespace cukern {
 
-Status LanePool::acquire(int device, Lane **out) noexcept {
+Status StagingLanes::acquire(int device, StagingLane **out) noexcept {
     {
         const std::lock_guard lock(mutex_);
         for (std::size_t i = free_.size(); i-- > 0;) {
@@ -15,7 +15,7 @@ Status LanePool::acquire(int device, Lane **out) noexcept {
             return CUKERN_OK;
         }
     }
-    auto *lane = new (std::nothrow) Lane;
+    auto *lane = new (std::nothrow) StagingLane;
     if (lane == nullptr) return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
     lane->device = device;
     Status status = OwnedStream::create(device, true, 0, &lane->stream);
@@ -29,14 +29,14 @@ Status LanePool::acquire(int device, Lane **out) noexcept {
 }
 
 // Pinned memory; what is cached is given back where there is no more.
-Status LanePool::allocate(std::size_t bytes, void **out) noexcept {
+Status StagingLanes::allocate(std::size_t bytes, void **out) noexcept {
     const Status status = runtime_.allocate(MemoryKind::pinned, bytes, out);
     if (status != CUKERN_OUT_OF_MEMORY) return status;
     const bool had_lanes = trim();
     return blocks_.trim() || had_lanes ? runtime_.allocate(MemoryKind::pinned, bytes, out) : status;
 }
 
-Status LanePool::prepare_slots(Lane &lane) noexcept {
+Status StagingLanes::prepare_slots(StagingLane &lane) noexcept {
     for (int i = 0; i < kSlots; ++i) {
         if (lane.events[i] == nullptr) CUKERN_TRY(runtime_.create_event(false, &lane.events[i]));
         if (lane.slots[i] == nullptr) CUKERN_TRY(allocate(kSlotBytes, &lane.slots[i]));
@@ -44,7 +44,7 @@ Status LanePool::prepare_slots(Lane &lane) noexcept {
     return CUKERN_OK;
 }
 
-void LanePool::release(Lane *lane) noexcept {
+void StagingLanes::release(StagingLane *lane) noexcept {
     const std::lock_guard lock(mutex_);
     try {
         free_.push_back(lane);
@@ -53,7 +53,7 @@ void LanePool::release(Lane *lane) noexcept {
     }
 }
 
-void LanePool::destroy(Lane *lane) noexcept {
+void StagingLanes::destroy(StagingLane *lane) noexcept {
     for (int i = 0; i < kSlots; ++i) {
         if (lane->events[i] != nullptr) runtime_.destroy_event(lane->events[i]);
         if (lane->slots[i] != nullptr) runtime_.release(MemoryKind::pinned, lane->slots[i]);
@@ -63,13 +63,13 @@ void LanePool::destroy(Lane *lane) noexcept {
     delete lane;
 }
 
-bool LanePool::trim() noexcept {
-    std::vector<Lane *> idle;
+bool StagingLanes::trim() noexcept {
+    std::vector<StagingLane *> idle;
     {
         const std::lock_guard lock(mutex_);
         idle.swap(free_);
     }
-    for (Lane *lane : idle) destroy(lane);
+    for (StagingLane *lane : idle) destroy(lane);
     return !idle.empty();
 }
 

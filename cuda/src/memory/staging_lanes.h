@@ -15,7 +15,7 @@ constexpr int kSlots = 2;  // one is filled while the other is in flight
 constexpr std::size_t kSlotBytes = std::size_t{4} << 20;
 constexpr std::size_t kArenaBytes = std::size_t{256} << 10;  // of pinned memory that kernels read in place
 
-struct Lane {
+struct StagingLane {
     int device = 0;
     OwnedStream *stream = nullptr;
     void *slots[kSlots] = {};
@@ -24,24 +24,24 @@ struct Lane {
     void *arena = nullptr;
 };
 
-class LanePool {
+class StagingLanes {
 public:
-    LanePool(Runtime &runtime, BlockPool &blocks) noexcept : runtime_(runtime), blocks_(blocks) {}
+    StagingLanes(Runtime &runtime, BlockPool &blocks) noexcept : runtime_(runtime), blocks_(blocks) {}
 
     // `device` must be current. A lane's slots are made by prepare_slots, since small calls do without.
-    Status acquire(int device, Lane **out) noexcept;
-    Status prepare_slots(Lane &lane) noexcept;
-    void release(Lane *lane) noexcept;
+    Status acquire(int device, StagingLane **out) noexcept;
+    Status prepare_slots(StagingLane &lane) noexcept;
+    void release(StagingLane *lane) noexcept;
     bool trim() noexcept;  // whether there was any
 
 private:
     Status allocate(std::size_t bytes, void **out) noexcept;
-    void destroy(Lane *lane) noexcept;
+    void destroy(StagingLane *lane) noexcept;
 
     Runtime &runtime_;
     BlockPool &blocks_;
     std::mutex mutex_;
-    std::vector<Lane *> free_;
+    std::vector<StagingLane *> free_;
 };
 
 }  // namespace cukern
