@@ -98,7 +98,8 @@ def draw_call(case: Case, tracker: Tracker) -> tuple[str, Callable[..., Any], li
             kind, subject = subject_of(case)
             function = case.pick(OPERATORS)
             other = guard_handle(case, "", anything(case, tracker))
-            pair = [subject, other] if case.chance(0.7) else [other, subject]
+            # Python looks for what is no integer in a range by comparing it with each number: range(2**62) has many.
+            pair = [subject, other] if case.chance(0.7) or type(other) is range else [other, subject]
             return function.__name__, function, pair, {}
         case 6:
             _, subject = subject_of(case)
