@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from arrays import assert_same, layouts, random_array
@@ -152,6 +154,21 @@ def test_special_values(function: str, dtype: np.dtype) -> None:
     b = np.array([[1, 0], [1, 1], [np.inf, 1]], dtype)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(getattr(cukern, function)(a, b), a @ b)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_no_warnings_and_numpys_settings_stay(function: str) -> None:
+    # Where NumPy computes it, its settings must not decide, and stay what they are: in any thread at once.
+    large = np.full((3, 3), 3e38, np.float32)
+
+    def product(_: int) -> bool:
+        with np.errstate(all="raise"):
+            before = np.geterr()
+            infinite = np.isinf(getattr(cukern, function)(large, large)).all()
+            return bool(infinite) and np.geterr() == before
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(product, range(50)))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

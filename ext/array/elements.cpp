@@ -183,16 +183,14 @@ PyObject *array_deepcopy(PyObject *self, PyObject *) { return array_shallow_copy
 
 bool copy_apart(const ModuleState &state, const char *function, const TrackedView &source,
                 const TrackedView &destination, const StreamRef &stream) noexcept {
-    const auto layout = [](const TensorView &view, std::int64_t *strides) {
-        for (int i = 0; i < view.ndim; ++i) strides[i] = view.strides[i] * size_of(view.type);
-        return ByteLayout{view.data, size_of(view.type), view.ndim, view.shape, strides};
+    const auto layout = [](const TensorView &view) {
+        const std::int64_t size = size_of(view.type);
+        return ByteLayout{view.data, size, view.ndim, view.shape, view.strides, size};
     };
-    std::int64_t from[kMaxDims];
-    std::int64_t to[kMaxDims];
     if (!source.view.immediate && source.view.type == destination.view.type &&
-        identical(layout(source.view, from), layout(destination.view, to)))
+        identical(layout(source.view), layout(destination.view)))
         return true;  // as in a[1:] += b, which assigns what it has already written
-    if (source.view.immediate || !overlaps(layout(source.view, from), layout(destination.view, to)))
+    if (source.view.immediate || !overlaps(layout(source.view), layout(destination.view)))
         return copy_into(state, function, source, destination, stream);
     const MemoryKind kind = source.location.reachable ? source.location.kind : MemoryKind::pinned;
     const PyRef between = new_copy(state, function, source, kind, source.view.type, nullptr, stream);

@@ -134,11 +134,7 @@ bool Operand::read_own(PyObject *object) noexcept {
     tracked_view_of(array, &access_);
     writable_ = !array->read_only;
     const std::int64_t size = size_of(array->type);
-    for (int i = 0; i < array->ndim; ++i) {
-        layout_shape_[i] = array->shape()[i];
-        byte_strides_[i] = array->strides()[i] * size;
-    }
-    layout_ = {array->data, size, array->ndim, layout_shape_, byte_strides_};
+    layout_ = {array->data, size, array->ndim, array->shape(), array->strides(), size};
     return true;
 }
 
@@ -346,7 +342,7 @@ PyRef Operand::ndarray() const noexcept {
     npy_intp strides[kMaxDims];
     for (int i = 0; i < layout_.ndim; ++i) {
         shape[i] = layout_.shape[i];
-        strides[i] = layout_.strides[i];
+        strides[i] = layout_.stride(i);
     }
     return PyRef::steal(PyArray_New(&PyArray_Type, layout_.ndim, shape, number, strides,
                                     const_cast<void *>(layout_.data), 0, writable_ ? NPY_ARRAY_WRITEABLE : 0,
@@ -376,7 +372,7 @@ bool Operand::check_unchanged(const char *function) const noexcept {
     int ndim = layout_.ndim;
     const std::int64_t *shape = layout_.shape;
     const std::int64_t *strides = layout_.strides;  // in units of `scale` bytes
-    std::int64_t scale = 1;
+    std::int64_t scale = layout_.stride_unit;
     bool same_type = true;
     dlpack::Tensor tensor{};
     if (family_ == Family::numpy && PyArray_Check(object_)) {
@@ -385,6 +381,7 @@ bool Operand::check_unchanged(const char *function) const noexcept {
         ndim = PyArray_NDIM(array);
         shape = reinterpret_cast<const std::int64_t *>(PyArray_DIMS(array));
         strides = reinterpret_cast<const std::int64_t *>(PyArray_STRIDES(array));
+        scale = 1;
         same_type = PyArray_ITEMSIZE(array) == layout_.item_size;
     } else if (family_ == Family::exchange && !keeper_ && has_memory() && api_->tensor_from_object != nullptr) {
         if (api_->tensor_from_object(object_, &tensor) != 0) return false;
@@ -398,7 +395,7 @@ bool Operand::check_unchanged(const char *function) const noexcept {
     bool same = data == layout_.data && ndim == layout_.ndim && same_type;
     for (int i = 0; same && i < ndim; ++i)
         same = shape[i] == layout_.shape[i] &&
-               (strides == nullptr || shape[i] <= 1 || strides[i] * scale == layout_.strides[i]);
+               (strides == nullptr || shape[i] <= 1 || strides[i] * scale == layout_.stride(i));
     if (!same)
         PyErr_Format(
             PyExc_RuntimeError,

@@ -123,7 +123,7 @@ private:
     BufferHolder buffer_;
     TrackedView access_;
     ByteLayout layout_{};
-    std::int64_t byte_strides_[kMaxDims];
+    std::int64_t byte_strides_[kMaxDims];  // what layout_ points at, but for an Array
     std::int64_t layout_shape_[kMaxDims];
     const dlpack::ExchangeAPI *api_ = nullptr;
     dlpack::Device foreign_device_{};

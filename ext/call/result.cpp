@@ -21,7 +21,7 @@ std::int64_t stride_along(const Operand &operand, int ndim, int axis) noexcept {
     if (!operand.has_memory()) return 0;
     const ByteLayout layout = operand.layout();
     const int own = axis - (ndim - layout.ndim);
-    return own < 0 || layout.shape[own] == 1 ? 0 : layout.strides[own];
+    return own < 0 || layout.shape[own] == 1 ? 0 : layout.stride(own);
 }
 
 // Whether axis x is slower than y in memory, over all operands: NumPy's rule for order='K', by which C order
@@ -307,8 +307,17 @@ bool Result::end(const Request &request, Operand *const *operands, int num_opera
 }
 
 void Result::wait_after_failure(Backend backend) const noexcept {
-    if (execution_.on_device && backend == Backend::cuda) settle_stream(execution_.stream);
+    if (execution_.on_device && backend == Backend::cuda) synchronize_after_failure(execution_.stream);
 }
+
+namespace {
+
+// Two blocks of our own. What was adopted may be part of any other memory.
+bool are_apart(const Storage *a, const Storage *b) noexcept {
+    return a != nullptr && b != nullptr && a != b && !a->is_adopted() && !b->is_adopted();
+}
+
+}  // namespace
 
 bool Result::check_out(const char *function, const Shape &shape, ElementType type, Operand *const *operands,
                        int num_operands, Overlap overlap) noexcept {
@@ -339,6 +348,7 @@ bool Result::check_out(const char *function, const Shape &shape, ElementType typ
     }
     for (int i = 0; i < num_operands; ++i) {
         if (!operands[i]->has_memory()) continue;
+        if (are_apart(operand_.access().storage, operands[i]->access().storage)) continue;
         const ByteLayout other = operands[i]->layout();
         if (overlap == Overlap::same_allowed && identical(own, other)) continue;
         if (!overlaps(own, other)) continue;

@@ -71,22 +71,16 @@ TensorView as_matrix(const TensorView &view, std::int64_t m, std::int64_t n, boo
     return matrix;
 }
 
-// On the host back-end the product is NumPy's, that is its BLAS's, without its warnings.
+// On the host back-end the product is NumPy's, that is its BLAS's, without its warnings: it is computed in a copy
+// of a context in which they are off. (A context can't be entered twice, as by two threads.)
 bool multiply_with_numpy(const ModuleState &state, const Operand &a, const Operand &b, PyObject *out) noexcept {
     const PyRef x = a.ndarray();
     if (!x) return false;
     const PyRef y = b.ndarray();
     if (!y) return false;
-    const PyRef quiet = PyRef::steal(PyObject_CallFunctionObjArgs(state.quiet, nullptr));
-    if (!quiet) return false;
-    const PyRef entered = PyRef::steal(PyObject_CallMethod(quiet.get(), "__enter__", nullptr));
-    if (!entered) return false;
-    const PyRef product =
-        PyRef::steal(PyObject_CallFunctionObjArgs(state.numpy_matmul, x.get(), y.get(), out, nullptr));
-    const HeldError held;
-    const PyRef left =
-        PyRef::steal(PyObject_CallMethod(quiet.get(), "__exit__", "OOO", Py_None, Py_None, Py_None));
-    return product && left;
+    const PyRef context = PyRef::steal(PyObject_CallNoArgs(state.copy_quiet));
+    return context && static_cast<bool>(PyRef::steal(PyObject_CallMethodObjArgs(
+                          context.get(), state.name_run, state.numpy_matmul, x.get(), y.get(), out, nullptr)));
 }
 
 Status copy_result(const TensorView &from, const TensorView &to) noexcept {

@@ -2,7 +2,6 @@
 
 #include "streams/with_blocks.h"
 
-#include <atomic>
 #include <new>
 #include <utility>
 
@@ -17,9 +16,6 @@ constexpr Py_ssize_t kObject = 0;
 constexpr Py_ssize_t kOuter = 1;
 constexpr Py_ssize_t kBlock = 2;
 constexpr Py_ssize_t kToken = 3;
-
-// Atomic, since the exchange API's current_stream is called without the GIL.
-std::atomic<int> g_active_blocks{0};
 
 void release(WithBlock *block) noexcept {
     if (--block->references == 0) delete block;
@@ -131,8 +127,6 @@ bool is_of_this_context(const ModuleState &state, PyObject *entry) noexcept {
 
 }  // namespace
 
-bool any_active_blocks() noexcept { return g_active_blocks.load(std::memory_order_relaxed) != 0; }
-
 bool make_active_blocks(ModuleState &state) noexcept {
     // The first variable holds the chain; the tokens of the second one tell contexts apart.
     const PyRef module = PyRef::steal(PyImport_ImportModule("contextvars"));
@@ -167,7 +161,7 @@ bool find_object(const ModuleState &state, PyObject *type, PyRef *object) noexce
 
 }  // namespace
 
-bool active_stream(const ModuleState &state, HeldStream *stream, bool *is_active) noexcept {
+bool find_active_stream(const ModuleState &state, HeldStream *stream, bool *is_active) noexcept {
     PyRef object;
     if (!find_object(state, state.stream_type, &object)) return false;
     if (object) *stream = as_stream(object.get())->ref;

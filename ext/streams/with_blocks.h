@@ -7,6 +7,8 @@
 // one that it was entered in, as when a task closes the generator of another, is marked: its entry counts no more.
 #pragma once
 
+#include <atomic>
+
 #include "streams/streams.h"
 
 namespace cukern::py {
@@ -21,15 +23,23 @@ struct WithBlock {
     bool is_void = false;  // left in another context: entries of it count no more
 };
 
-// How many blocks are active in any context. Most calls find none and never touch the context variable.
-bool any_active_blocks() noexcept;
+// How many blocks are active in any context. Atomic, since the exchange API's current_stream is called without the
+// GIL.
+inline std::atomic<int> g_active_blocks{0};
+
+// Most calls find none and never touch the context variable.
+inline bool any_active_blocks() noexcept { return g_active_blocks.load(std::memory_order_relaxed) != 0; }
 
 // Makes the context variable; part of the module's initialisation.
 bool make_active_blocks(ModuleState &state) noexcept;
 
 // The Stream of the innermost active block of one, held; `stream` stays as it is where there is none. False with
 // an exception set.
-bool active_stream(const ModuleState &state, HeldStream *stream, bool *is_active) noexcept;
+bool find_active_stream(const ModuleState &state, HeldStream *stream, bool *is_active) noexcept;
+inline bool active_stream(const ModuleState &state, HeldStream *stream, bool *is_active) noexcept {
+    *is_active = false;
+    return !any_active_blocks() || find_active_stream(state, stream, is_active);
+}
 
 // The Stream object itself, where it is of `device`; else null.
 bool active_stream_object(const ModuleState &state, int device, PyRef *stream) noexcept;

@@ -41,7 +41,7 @@ bool collect_garbage() noexcept {
     return Storage::released() != before;
 }
 
-void settle_stream(const StreamRef &stream) noexcept {
+void synchronize_after_failure(const StreamRef &stream) noexcept {
     bool capturing = false;
     const ErrorKeeper cause;
     const GilRelease released;
@@ -50,15 +50,15 @@ void settle_stream(const StreamRef &stream) noexcept {
 
 std::uint64_t collections() noexcept { return g_collections; }
 
-bool order_foreign(const ModuleState &state, const char *function, const TrackedView &access,
-                   const StreamRef &stream) noexcept {
+bool wait_before_foreign_use(const ModuleState &state, const char *function, const TrackedView &access,
+                             const StreamRef &stream) noexcept {
     if (!access.has_producer || same_stream(access.producer, stream)) return true;
     return succeeded(state, function, stream_wait_stream(stream, access.producer));
 }
 
 namespace {
 
-Status note_work(const TrackedView &access, const StreamRef &stream) noexcept {
+Status record_work(const TrackedView &access, const StreamRef &stream) noexcept {
     if (access.has_producer) {  // its library reuses memory in its own stream's order
         if (!same_stream(access.producer, stream)) CUKERN_TRY(stream_wait_stream(access.producer, stream));
     }
@@ -74,9 +74,9 @@ Status note_work(const TrackedView &access, const StreamRef &stream) noexcept {
 
 }  // namespace
 
-bool note_foreign(const ModuleState &state, const char *function, const TrackedView &access,
-                  const StreamRef &stream) noexcept {
-    const Status status = note_work(access, stream);
+bool record_foreign_use(const ModuleState &state, const char *function, const TrackedView &access,
+                        const StreamRef &stream) noexcept {
+    const Status status = record_work(access, stream);
     if (status == CUKERN_OK) return true;
     raise_status(state, function, status);
     const GilRelease released;
@@ -86,8 +86,8 @@ bool note_foreign(const ModuleState &state, const char *function, const TrackedV
 
 bool wait_for_host(const ModuleState &state, const char *function, Storage *storage, bool write) noexcept {
     // Another thread may launch more while the GIL is given up; each wait is for what was there before it.
-    bool wait_after_failure = false;
-    while (!wait_after_failure) {
+    bool done = false;
+    while (!done) {
         HostWait wait;
         Status status = storage->pending(write, &wait);
         if (wait.empty()) return succeeded(state, function, status);
@@ -96,7 +96,7 @@ bool wait_for_host(const ModuleState &state, const char *function, Storage *stor
             status = wait.wait();
         }
         if (status != CUKERN_OK) return succeeded(state, function, status);
-        wait_after_failure = storage->waited(write, wait);
+        done = storage->waited(write, wait);
     }
     return true;
 }
@@ -118,7 +118,7 @@ bool copy_into(const ModuleState &state, const char *function, const TrackedView
     Status status = CUKERN_OK;
     if (from.reachable && to.reachable) {
         status = transfer(source.view, from, destination.view, to, stream);
-        if (status != CUKERN_OK) settle_stream(stream);  // of several parts some may be under way
+        if (status != CUKERN_OK) synchronize_after_failure(stream);  // of several parts some may be under way
     } else {
         const GilRelease released;
         status = transfer(source.view, from, destination.view, to, stream);

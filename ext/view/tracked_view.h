@@ -33,15 +33,15 @@ struct Shape {
 
 // Raises the exception of a failure; always false.
 bool raise_failure(const ModuleState &state, const char *function, Status status) noexcept;
-bool order_foreign(const ModuleState &state, const char *function, const TrackedView &access,
-                   const StreamRef &stream) noexcept;
-bool note_foreign(const ModuleState &state, const char *function, const TrackedView &access,
-                  const StreamRef &stream) noexcept;
+bool wait_before_foreign_use(const ModuleState &state, const char *function, const TrackedView &access,
+                             const StreamRef &stream) noexcept;
+bool record_foreign_use(const ModuleState &state, const char *function, const TrackedView &access,
+                        const StreamRef &stream) noexcept;
 
 // Before a launch on `stream`: what the memory still waits for comes first.
 inline bool wait_before_use(const ModuleState &state, const char *function, const TrackedView &access,
                             const StreamRef &stream, bool write) noexcept {
-    if (access.storage == nullptr) return order_foreign(state, function, access, stream);
+    if (access.storage == nullptr) return wait_before_foreign_use(state, function, access, stream);
     const Status status = access.storage->wait_before_use(stream, write);
     return status == CUKERN_OK || raise_failure(state, function, status);
 }
@@ -49,7 +49,7 @@ inline bool wait_before_use(const ModuleState &state, const char *function, cons
 // After it: later work elsewhere, and the release of the memory, come after it.
 inline bool record_use(const ModuleState &state, const char *function, const TrackedView &access,
                        const StreamRef &stream, bool write) noexcept {
-    if (access.storage == nullptr) return note_foreign(state, function, access, stream);
+    if (access.storage == nullptr) return record_foreign_use(state, function, access, stream);
     const Status status = access.storage->record_use(stream, write);
     return status == CUKERN_OK || raise_failure(state, function, status);
 }
@@ -66,7 +66,7 @@ inline bool wait_if_exported(const ModuleState &state, const char *function, con
 
 // After a failure: waits for what was given to the stream before it, of which nothing else knows. Errors stay as
 // they are.
-void settle_stream(const StreamRef &stream) noexcept;
+void synchronize_after_failure(const StreamRef &stream) noexcept;
 
 // Out of memory: arrays in reference cycles may hold what nobody can reach. Whether a collection has let go of
 // any, so that the call is worth another try. It runs finalizers, which may change what has been read (see below).

@@ -5,13 +5,16 @@
 
 namespace cukern {
 
-// Strides in bytes, of any alignment.
+// Elements of any alignment. Strides are in units of `stride_unit` bytes.
 struct ByteLayout {
     const void *data;
     std::int64_t item_size;
     int ndim;
     const std::int64_t *shape;
     const std::int64_t *strides;
+    std::int64_t stride_unit = 1;
+
+    std::int64_t stride(int axis) const noexcept { return strides[axis] * stride_unit; }  // in bytes
 };
 
 // Same first byte, item size, shape and strides (strides of lengths below 2 don't count).

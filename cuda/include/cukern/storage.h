@@ -91,6 +91,7 @@ public:
     std::size_t bytes() const noexcept { return bytes_; }
     MemoryKind kind() const noexcept { return kind_; }
     int device() const noexcept { return device_; }
+    bool is_adopted() const noexcept { return release_ != nullptr; }  // memory of another owner
     Backend backend() const noexcept;
 
     // Work that follows on `stream` sees what was written, and where it writes comes after what was read.

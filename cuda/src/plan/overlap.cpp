@@ -29,7 +29,7 @@ bool extent_of(const ByteLayout &a, Extent *extent) noexcept {
     *extent = {base, base + a.item_size};
     for (int i = 0; i < a.ndim; ++i) {
         if (a.shape[i] == 0) return false;
-        const std::int64_t span = (a.shape[i] - 1) * a.strides[i];
+        const std::int64_t span = (a.shape[i] - 1) * a.stride(i);
         (span < 0 ? extent->low : extent->high) += span;
     }
     return true;
@@ -95,7 +95,7 @@ private:
 bool identical(const ByteLayout &a, const ByteLayout &b) noexcept {
     if (a.data != b.data || a.item_size != b.item_size || a.ndim != b.ndim) return false;
     for (int i = 0; i < a.ndim; ++i)
-        if (a.shape[i] != b.shape[i] || (a.shape[i] > 1 && a.strides[i] != b.strides[i])) return false;
+        if (a.shape[i] != b.shape[i] || (a.shape[i] > 1 && a.stride(i) != b.stride(i))) return false;
     return true;
 }
 
@@ -107,8 +107,8 @@ bool overlaps(const ByteLayout &a, const ByteLayout &b) noexcept {
     // low_a + sum(i |s|) + byte_a == low_b + sum(j |t|) + byte_b; the b side is turned round (j -> n - 1 - j) so
     // that all signs are positive.
     Search search;
-    for (int i = 0; i < a.ndim; ++i) search.add(std::llabs(a.strides[i]), a.shape[i] - 1);
-    for (int i = 0; i < b.ndim; ++i) search.add(std::llabs(b.strides[i]), b.shape[i] - 1);
+    for (int i = 0; i < a.ndim; ++i) search.add(std::llabs(a.stride(i)), a.shape[i] - 1);
+    for (int i = 0; i < b.ndim; ++i) search.add(std::llabs(b.stride(i)), b.shape[i] - 1);
     search.add(1, a.item_size - 1);
     search.add(1, b.item_size - 1);
     return search.solve(y.high - 1 - x.low);
@@ -120,7 +120,7 @@ namespace {
 bool is_packed(const ByteLayout &a) noexcept {
     std::int64_t stride = a.item_size;
     for (int i = a.ndim - 1; i >= 0; --i) {
-        if (a.shape[i] != 1 && a.strides[i] != stride) return false;
+        if (a.shape[i] != 1 && a.stride(i) != stride) return false;
         stride *= a.shape[i];
     }
     return true;
@@ -137,7 +137,7 @@ bool overlaps_itself(const ByteLayout &a) noexcept {
         if (a.shape[i] == 0) return false;
         if (a.shape[i] == 1) continue;
         int at = ndim++;
-        const std::int64_t stride = std::llabs(a.strides[i]);
+        const std::int64_t stride = std::llabs(a.stride(i));
         for (; at > 0 && strides[at - 1] > stride; --at) {
             strides[at] = strides[at - 1];
             shape[at] = shape[at - 1];
