@@ -43,6 +43,7 @@ def cases() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
         "x + y": (lambda: x + y, lambda: a + b),
         "x.sum()": (lambda: x.sum(), lambda: a.sum()),
         "empty(n)": (lambda: empty(4), lambda: np_empty(4)),
+        "empty(4), empty(999)": (lambda: (empty(4), empty(999)), lambda: (np_empty(4), np_empty(999))),
         "zeros(n)": (lambda: zeros(4), lambda: np_zeros(4)),
         "x[1:]": (lambda: x[1:], lambda: a[1:]),
         "matmul(m, m)": (lambda: matmul(m, m), lambda: np_matmul(m, m)),

@@ -236,6 +236,25 @@ def test_what_was_given_up_last_is_cached_memory(memory: str) -> None:
 
 
 @pytest.mark.pooled
+def test_what_was_given_up_of_each_size_and_memory_serves_again() -> None:
+    sizes = [1, 600, 700, 1000, 5000, 100_000, 100_001, 1_000_000]
+    blocks = [(size, memory) for size in sizes for memory in MEMORY]
+    before = [used(memory) for memory in MEMORY]
+
+    def each() -> None:
+        for size, memory in blocks:
+            cukern.empty(size, "int8", memory=memory)
+
+    first, second = changes(each), changes(each)
+    classes = len(blocks) - len(MEMORY)  # 100,000 and 100,001 bytes are of one
+    assert (first["driver_allocations"], first["free_list_hits"]) == (classes, len(MEMORY))
+    assert (second["driver_allocations"], second["free_list_hits"]) == (0, len(blocks))
+    assert [used(memory)[0] for memory in MEMORY] == [in_use for in_use, _ in before]
+    cukern.empty_cache()
+    assert [used(memory) for memory in MEMORY] == [(in_use, 0) for in_use, _ in before]
+
+
+@pytest.mark.pooled
 def test_the_last_one_given_up_by_a_thread_serves_another() -> None:
     def work(number: int) -> None:
         for turn in range(200):

@@ -76,8 +76,8 @@ public:
     // Destroys what was released while a capture stood in the way. Cheap where there is nothing.
     static void destroy_deferred() noexcept;
 
-    // Gives the spare one back, whose memory the pool is about to count or to need. Cheap where there is none.
-    static void release_spare(Context *context) noexcept;
+    // Gives the spare ones back, whose memory the pool is about to count or to need. Cheap where there are none.
+    static void release_spares(Context *context) noexcept;
 
     // How many have been destroyed in this process.
     static std::int64_t released() noexcept;
@@ -145,7 +145,12 @@ private:
     Status wait_before_use_slow(const StreamRef &stream, bool write) noexcept;
     static Storage *make(Context *context, MemoryKind kind, std::size_t bytes, const StreamRef &stream,
                          void *data) noexcept;
-    void record_recycled(const StreamRef &stream) noexcept;
+    // A recycled block may still be worked on in its stream, which others have to wait for.
+    void record_recycled(const StreamRef &stream) noexcept {
+        uses_[0] = {stream.id, stream.handle, stream.owner, nullptr, stream.device, true};
+        if (stream.owner != nullptr) stream.owner->retain();
+        count_ = 1;
+    }
     Status record_use_slow(const StreamRef &stream, bool write) noexcept;
     Status add_use(const StreamRef &stream, bool write) noexcept;
     void take_events(Events *events) noexcept;
@@ -156,7 +161,11 @@ private:
     void destroy() noexcept;
     void free_now() noexcept;
     bool defer_destruction() noexcept;
-    bool is_at_home() const noexcept;
+    bool is_at_home() const noexcept {
+        const Use &first = uses_[0];
+        return release_ == nullptr && count_ == 1 && first.id == home_ && first.device == device_ &&
+               has_lasting_id({nullptr, first.id, first.owner, first.device});
+    }
     bool waits_for_capture() const noexcept;
 
     static constexpr int kMostUses = 4;

@@ -15,7 +15,7 @@ namespace cukern {
 struct Context {
     explicit Context(Runtime &r) noexcept
         : runtime(r), events(r), blocks(r, events), graph_blocks(r, blocks), lanes(r, blocks) {
-        blocks.set_spare([](void *owner) { Storage::release_spare(static_cast<Context *>(owner)); }, this);
+        blocks.set_spares([](void *owner) { Storage::release_spares(static_cast<Context *>(owner)); }, this);
         blocks.set_reserve([](void *pool) { return static_cast<StagingLanes *>(pool)->trim(); }, &lanes);
     }
     Runtime &runtime;
@@ -23,8 +23,9 @@ struct Context {
     BlockPool blocks;
     GraphBlocks graph_blocks;
     StagingLanes lanes;
-    // The storage that was last given up, with its block, for the next call that asks for as much: most calls do.
-    std::atomic<Storage *> spare{nullptr};
+    // Storages that were given up, with their blocks, each for the next call that asks for as much.
+    static constexpr int kSpares = 32;
+    std::atomic<Storage *> spares[kSpares] = {};
 };
 
 // The back-end in use, chosen on the first call. Fails after a fork of a process that had used the GPU.

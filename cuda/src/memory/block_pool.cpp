@@ -117,8 +117,8 @@ void *BlockPool::acquire_cached(MemoryKind kind, std::size_t bytes, const Stream
     const std::lock_guard lock(mutex_);
     void *data = find(key, stream, recycled);
     if (data != nullptr) return data;
-    const bool wait_after_failure = settle_lent(enabled_ ? &key : nullptr);  // without a pool all of them can go
-    return wait_after_failure ? find(key, stream, recycled) : nullptr;
+    const bool had_lent = record_lent(enabled_ ? &key : nullptr);  // without a pool all of them can go
+    return had_lent ? find(key, stream, recycled) : nullptr;
 }
 
 Status BlockPool::acquire(MemoryKind kind, std::size_t bytes, const StreamRef &stream, void **out,
@@ -129,7 +129,7 @@ Status BlockPool::acquire(MemoryKind kind, std::size_t bytes, const StreamRef &s
 }
 
 Status BlockPool::acquire_idle(std::size_t bytes, int device, void **out) noexcept {
-    collect_spare();
+    collect_spares();
     const Key key = key_of(MemoryKind::device, bytes, device, kIdle);
     {
         const std::lock_guard lock(mutex_);
@@ -153,7 +153,7 @@ bool BlockPool::over_limit(const Key &key) noexcept {
 // From the driver; what is cached is given back when it has no more, or when the limit is reached. No lock is
 // held meanwhile: the driver may wait for the device.
 Status BlockPool::allocate(const Key &key, Pinned pinned, void **out) noexcept {
-    collect_spare();
+    collect_spares();
     {
         const std::lock_guard lock(mutex_);
         if (usage_of(key) == nullptr) return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
@@ -283,7 +283,7 @@ bool BlockPool::serves(const Key &own, const Key &key) noexcept {
 // Blocks that were lent get an event after all that their device has been asked for so far: those that may serve
 // `key`, or all without one. CUDA ends every capture in the device's context when it records one, so this comes as
 // late as can be: where the driver would be asked for memory. Whether there was any.
-bool BlockPool::settle_lent(const Key *key) noexcept {
+bool BlockPool::record_lent(const Key *key) noexcept {
     bool any = false;
     for (Waiting &block : waiting_) {
         if (!block.lent || (key != nullptr && !serves(block.key, *key))) continue;
@@ -335,7 +335,7 @@ Status BlockPool::wait_for_pinned(const Lists &free, const std::vector<Waiting> 
 
 // Where the device cannot be waited for, as in a capture, pinned memory is put back.
 bool BlockPool::trim(Pinned pinned) noexcept {
-    collect_spare();
+    collect_spares();
     Lists free;
     std::vector<Waiting> waiting;
     {
@@ -387,7 +387,7 @@ void BlockPool::put_back(const Lists &free, const std::vector<Waiting> &waiting)
 }
 
 void BlockPool::set_limit(MemoryKind kind, int device, std::int64_t bytes) noexcept {
-    collect_spare();
+    collect_spares();
     bool over = false;
     {
         const std::lock_guard lock(mutex_);
@@ -400,14 +400,14 @@ void BlockPool::set_limit(MemoryKind kind, int device, std::int64_t bytes) noexc
 }
 
 BlockPool::Usage BlockPool::usage(MemoryKind kind, int device) noexcept {
-    collect_spare();
+    collect_spares();
     const std::lock_guard lock(mutex_);
     const auto found = usage_.find({kind, device});
     return found == usage_.end() ? Usage{} : found->second;
 }
 
 BlockPool::Usage BlockPool::usage(MemoryKind kind) noexcept {
-    collect_spare();
+    collect_spares();
     const std::lock_guard lock(mutex_);
     Usage sum;
     for (const auto &[key, usage] : usage_) {

@@ -39,15 +39,22 @@ public:
         reserve_ = context;
     }
 
-    // What brings a block back that is kept elsewhere, for when cached blocks are counted or needed.
-    void set_spare(void (*give_back)(void *), void *context) noexcept {
-        give_spare_back_ = give_back;
-        spare_ = context;
+    // What brings blocks back that are kept elsewhere, for when cached blocks are counted or needed.
+    void set_spares(void (*give_back)(void *), void *context) noexcept {
+        give_spares_back_ = give_back;
+        spares_ = context;
     }
 
     bool enabled() const noexcept { return enabled_; }
     // Whether a block for one number of bytes serves another.
     bool same_block(std::size_t bytes, std::size_t other) const noexcept;
+    // The same for all numbers of bytes that one block serves; others of about the size have another.
+    static unsigned number_of(MemoryKind kind, std::size_t bytes) noexcept {
+        const unsigned base = static_cast<unsigned>(kind) * 5;
+        if (bytes <= 512) return base;
+        const int power = 64 - __builtin_clzll(static_cast<unsigned long long>(bytes - 1));
+        return base + 4 * static_cast<unsigned>(power) + static_cast<unsigned>((bytes - 1) >> (power - 3));
+    }
 
     // From what is cached alone; null where there is none. `recycled`: work that `stream` has been given, or waits
     // for, may still be on its way.
@@ -107,7 +114,7 @@ private:
     bool keep(const Key &key, void *data) noexcept;
     void forget(const Key &key) noexcept;
     void collect() noexcept;
-    bool settle_lent(const Key *key) noexcept;
+    bool record_lent(const Key *key) noexcept;
     static bool serves(const Key &own, const Key &key) noexcept;
     Status allocate(const Key &key, Pinned pinned, void **out) noexcept;
     Status wait_for_pinned(const Lists &free, const std::vector<Waiting> &waiting) noexcept;
@@ -115,8 +122,8 @@ private:
     bool over_limit(const Key &key) noexcept;
     Status describe_failure(const Key &key, Status status) noexcept;
     Usage *usage_of(const Key &key) noexcept;
-    void collect_spare() noexcept {
-        if (give_spare_back_ != nullptr) give_spare_back_(spare_);
+    void collect_spares() noexcept {
+        if (give_spares_back_ != nullptr) give_spares_back_(spares_);
     }
 
     Runtime &runtime_;
@@ -124,8 +131,8 @@ private:
     const bool enabled_;  // CUKERN_POOL=0 gives every block its own allocation, so that sanitizers see overruns
     bool (*give_reserve_back_)(void *) = nullptr;
     void *reserve_ = nullptr;
-    void (*give_spare_back_)(void *) = nullptr;
-    void *spare_ = nullptr;
+    void (*give_spares_back_)(void *) = nullptr;
+    void *spares_ = nullptr;
     std::mutex mutex_;
     Lists free_;
     Lists::value_type *last_ = nullptr;  // the list that was last looked for: most calls ask for the same again

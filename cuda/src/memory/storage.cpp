@@ -14,11 +14,12 @@ namespace {
 
 std::atomic<std::int64_t> g_released{0};
 
-// Storages that nobody refers to any more, whose streams are being captured.
+std::atomic<std::int64_t> g_deferred{0};
+
+// Storages that nobody refers to any more, whose streams are being captured: g_deferred of them.
 struct DeferredStorages {
     ForkMutex mutex;
     std::vector<Storage *> list;
-    std::atomic<std::int64_t> count{0};
     int generation = 0;
 
     void leave_inherited() noexcept {
@@ -127,47 +128,6 @@ Storage *Storage::make(Context *context, MemoryKind kind, std::size_t bytes, con
     storage->home_owner_ = stream.owner;
     if (stream.owner != nullptr) stream.owner->retain();
     return storage;
-}
-
-// Only of the legacy default stream: that of an owned stream would keep the stream.
-bool Storage::give_as_spare() noexcept {
-    const bool plain = release_ == nullptr && data_ != nullptr && lent_ == 0 && !captured_;
-    const bool needs_no_event = count_ == 0 || (is_at_home() && uses_[0].event == nullptr);
-    if (!plain || !needs_no_event || home_ != 0 || generation_ != fork_generation() || !context_->blocks.enabled())
-        return false;
-    g_released.fetch_add(1, std::memory_order_relaxed);
-    if (Storage *before = context_->spare.exchange(this, std::memory_order_acq_rel)) before->free_now();
-    return true;
-}
-
-Storage *Storage::take_spare(Context *context, MemoryKind kind, std::size_t bytes,
-                             const StreamRef &stream) noexcept {
-    if (BlockPool::list_of(stream) != 0) return nullptr;
-    Storage *spare = context->spare.exchange(nullptr, std::memory_order_acq_rel);
-    if (spare == nullptr) return nullptr;
-    if (spare->generation_ != fork_generation()) return nullptr;  // the parent's
-    if (spare->kind_ != kind || spare->device_ != stream.device ||
-        !context->blocks.same_block(bytes, spare->bytes_)) {
-        spare->free_now();
-        return nullptr;
-    }
-    spare->references_.store(1, std::memory_order_relaxed);
-    spare->bytes_ = bytes;
-    spare->record_recycled(stream);
-    count_free_list_hit();
-    return spare;
-}
-
-void Storage::release_spare(Context *context) noexcept {
-    Storage *spare = context->spare.exchange(nullptr, std::memory_order_acq_rel);
-    if (spare != nullptr && spare->generation_ == fork_generation()) spare->free_now();
-}
-
-// A recycled block may still be worked on in its stream, which others have to wait for.
-void Storage::record_recycled(const StreamRef &stream) noexcept {
-    uses_[0] = {stream.id, stream.handle, stream.owner, nullptr, stream.device, true};
-    if (stream.owner != nullptr) stream.owner->retain();
-    count_ = 1;
 }
 
 Status Storage::allocate(MemoryKind kind, std::size_t bytes, const StreamRef &stream, bool only_cached,
@@ -344,12 +304,6 @@ void Storage::take_events(Events *events) noexcept {
 
 std::int64_t Storage::released() noexcept { return g_released.load(std::memory_order_relaxed); }
 
-bool Storage::is_at_home() const noexcept {
-    const Use &first = uses_[0];
-    return release_ == nullptr && count_ == 1 && has_lasting_id({nullptr, first.id, first.owner, first.device}) &&
-           first.id == home_ && first.device == device_;
-}
-
 // Whether no event can be had of what a stream has done, because it is being captured.
 bool Storage::waits_for_capture() const noexcept {
     if (count_ == 0 || is_at_home()) return false;
@@ -366,7 +320,7 @@ bool Storage::defer_destruction() noexcept {
         const std::lock_guard lock(p.mutex);
         p.leave_inherited();
         p.list.push_back(this);
-        p.count.store(static_cast<std::int64_t>(p.list.size()), std::memory_order_relaxed);
+        g_deferred.store(static_cast<std::int64_t>(p.list.size()), std::memory_order_relaxed);
         return true;
     } catch (...) {
         return false;
@@ -374,20 +328,23 @@ bool Storage::defer_destruction() noexcept {
 }
 
 void Storage::destroy_deferred() noexcept {
+    if (g_deferred.load(std::memory_order_relaxed) == 0) return;
     DeferredStorages &p = deferred_storages();
-    if (p.count.load(std::memory_order_relaxed) == 0) return;
     std::vector<Storage *> list;
     {
         const std::lock_guard lock(p.mutex);
         p.leave_inherited();
         list.swap(p.list);
-        p.count.store(0, std::memory_order_relaxed);
+        g_deferred.store(0, std::memory_order_relaxed);
     }
     for (Storage *storage : list) storage->destroy();  // which puts off again what is captured still
 }
 
 void Storage::destroy() noexcept {
-    if (give_as_spare()) return;
+    if (give_as_spare()) {
+        g_released.fetch_add(1, std::memory_order_relaxed);
+        return;
+    }
     const bool frees = generation_ == fork_generation() && !captured_;
     if (frees && waits_for_capture()) {
         if (defer_destruction()) return;

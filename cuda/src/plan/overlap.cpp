@@ -73,7 +73,7 @@ private:
         if (target < 0 || target > reach_[at]) return false;
         if (target == 0) return true;
         if (at == count_ || target % divisor_[at] != 0) return false;
-        if (++steps_ > kMaxSteps) return true;  // not wait_after_failure: the safe answer
+        if (++steps_ > kMaxSteps) return true;  // undecided: the safe answer
         const Term &term = terms_[at];
         std::int64_t high = std::min(term.limit, target / term.coefficient);
         std::int64_t low = 0;
