@@ -247,6 +247,22 @@ SCRIPTS = {
     raises(ValueError, "device 1", lambda: cukern.stack([a, b]))
     assert b.tolist() == [1, 1, 1]
 """,
+    "numbers of NumPy's": """
+    with two:
+        assert [f(np.float32(3)).device for f in (cukern.asarray, cukern.copy)] == [two] * 2
+    assert cukern.asarray(np.float32(3), device=two).device == two
+""",
+    "capsules and streams": """
+    capsule = b.__dlpack__(max_version=(1, 0))
+    named = cukern.Stream(device=0)
+    if cukern.backend() == "cuda":  # memory of the host back-end is the processor's to others, and knows no stream
+        raises(ValueError, "stream is of device 0", lambda: cukern.from_dlpack(capsule, stream=named))
+        raises(ValueError, "stream is of device 0", lambda: cukern.from_dlpack(b, stream=named))
+    with named:
+        x = cukern.from_dlpack(capsule)  # which was not used
+        y = cukern.from_dlpack(np.ones(3)) if cukern.backend() == "host" else a
+    assert x.device == two and (x + 1).tolist() == [2, 2, 2] and y.tolist() == [1, 1, 1]
+""",
     "results stay": """
     assert [x.device for x in (b + b, b @ b, b.copy(), b.astype("int8"), b[::2], cukern.zeros_like(b))] == [two] * 6
     assert (b + b).tolist() == [2, 2, 2]

@@ -91,6 +91,29 @@ def test_an_export_without_ordering(arrays: Any) -> None:
     assert (cukern.asnumpy(found, stream=consumer) == 5).all()
 
 
+@pytest.mark.unsanitized  # needs work that lasts longer than the calls beside it
+def test_an_array_that_another_object_lends_is_ordered_as_itself(arrays: Any) -> None:
+    class Lender:
+        def __dlpack__(self, **options: Any) -> Any:
+            return lent.__dlpack__(**options)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return lent.__dlpack_device__()
+
+    zeros, ones, lent = arrays
+    lent.fill(3)
+    writer, reader = cukern.Stream(), cukern.Stream()
+    cukern.add(zeros, zeros, stream=reader)
+    cukern.add(zeros, ones, out=Lender(), stream=writer)
+    lent.fill(3)
+    cukern.synchronize()
+    keep_busy(writer.ptr)
+    cukern.add(zeros, ones, out=Lender(), stream=writer)
+    found = cukern.add(lent, zeros, stream=reader)
+    assert not writer.done
+    assert (cukern.asnumpy(found, stream=reader) == 1).all()
+
+
 def test_an_ambiguous_stream_is_refused(arrays: Any) -> None:
     with pytest.raises(ValueError, match="ambiguous"):
         arrays[0].__dlpack__(stream=0)

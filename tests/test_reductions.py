@@ -367,3 +367,17 @@ def test_the_oracle_takes_an_overflow_of_parts_alone() -> None:
     with pytest.raises(AssertionError):
         assert_reduced(overflow, "prod", np.repeat(np.float32([4, 0.25]), 20))
     assert_reduced(np.asarray(np.float32(0)), "prod", np.repeat(np.float32([4, 0.25, 0]), 20))
+
+
+def test_a_value_is_computed_in_the_type_asked_for() -> None:
+    # A zero-dimensional array of the host's is a value, which takes a way of its own.
+    for value in (0.1, np.pi):
+        out, wanted = np.empty(()), np.empty(())
+        for function in ("sum", "prod"):
+            getattr(cukern, function)(np.array(value), dtype="float32", out=out)
+            getattr(cukern, function)(np.array([value]), dtype="float32", out=wanted)
+            assert out == wanted == np.float32(value)
+    whole = np.empty((), "int64")
+    assert cukern.sum(np.array(300, "int16"), dtype="int8", out=whole) == 44
+    assert cukern.any(np.array(0.5), out=whole) == 1
+    assert cukern.argmax(np.array(7.0), out=whole) == 0

@@ -4,7 +4,6 @@
 #include "array/array.h"
 
 #include <cstddef>
-#include <cstring>
 
 #include "array/signatures.h"
 #include "base/errors.h"

@@ -3,8 +3,6 @@
 
 #include "array/array.h"
 
-#include <cstring>
-
 #include "array/signatures.h"
 #include "base/backend.h"
 #include "base/errors.h"

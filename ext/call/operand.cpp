@@ -199,6 +199,11 @@ bool Operand::read_by_record(const ArgumentInfo &argument, PyObject *object, con
     access_.location = reading.location;
     access_.has_producer = array.has_producer;
     access_.producer = array.producer;
+    if (array.own != nullptr && access_.location.reachable && is_array(argument.state, array.own)) {
+        // An Array of ours that another object lends: its Storage orders the work.
+        access_.storage = array_of(array.own)->storage;
+        access_.storage->record_returned();
+    }
     if (!array.reused_in_order) access_.holder = keeper_ ? keeper_.get() : object;
     access_.view.type = array.type;
     writable_ = !array.read_only;

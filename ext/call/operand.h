@@ -43,9 +43,9 @@ public:
     Operand(const Operand &) = delete;
     Operand &operator=(const Operand &) = delete;
 
-    // Accepts, in this order: Array, ndarray, Python's int and float, NumPy's scalars, other libraries' arrays,
-    // objects with the buffer protocol. Raises TypeError for what is none of these, and for element types that are
-    // not ours.
+    // Accepts, in this order: Array, types of other libraries that are known, ndarray, Python's numbers, NumPy's
+    // scalars, and what has a protocol (docs/architecture.md, "Operands"). Raises TypeError for what is none of
+    // these, and for element types that are not ours.
     bool read(const ArgumentInfo &argument, PyObject *object, ReadContext &reading) noexcept;
 
     // The same for `out`: writable arrays and buffers only, and no copy stands in for them unnoticed.

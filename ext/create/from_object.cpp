@@ -4,7 +4,6 @@
 #include "create/make.h"
 
 #include "array/array.h"
-#include "base/errors.h"
 #include "base/methods.h"
 #include "base/signature.h"
 #include "call/result.h"
@@ -18,7 +17,8 @@ namespace {
 // A copy of an array that has been read, in memory of ours.
 PyRef copied(const ModuleState &state, const char *function, Operand &source, PyObject *dtype, MemoryOrder order,
              const Options &options) noexcept {
-    if (source.on_host()) return from_host(state, function, source, dtype, order, options);
+    if (source.on_host() || source.family() == Family::number)
+        return from_host(state, function, source, dtype, order, options);
     ElementType type;
     MemoryKind kind = source.access().location.kind;
     if (!element_type_or(state, function, dtype, source.type(), &type) ||
@@ -155,9 +155,11 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *const *values, Py_ssize
     ForeignArray foreign;
     if (is_capsule) {
         HeldStream consumer;
-        if (!stream_for_new(state, "from_dlpack", nullptr, options.stream, &consumer) ||
-            !read_capsule(argument, object, CapsuleUse::array, &foreign))
-            return nullptr;
+        if (!stream_for_new(state, "from_dlpack", nullptr, options.stream, &consumer)) return nullptr;
+        if (is_given(options.stream)) foreign.producer = consumer;  // which must be of the memory's device
+        if (!read_capsule(argument, object, CapsuleUse::array, &foreign)) return nullptr;
+        if (!is_given(options.stream) && consumer->device != foreign.device.id)
+            consumer.set_default(foreign.device.id);
         StreamRef producer = consumer;
         producer.device = foreign.device.id;
         foreign.producer = producer;

@@ -3,7 +3,6 @@
 
 #include "create/make.h"
 
-#include <cstring>
 #include <memory>
 #include <new>
 #include <utility>

@@ -10,7 +10,6 @@
 #include "interop/frameworks.h"
 #include "streams/streams.h"
 #include "streams/with_blocks.h"
-#include "types/element_types.h"
 
 namespace cukern::py {
 namespace {
@@ -139,11 +138,15 @@ bool import_on_own_stream(const ArgumentInfo &argument, PyObject *object, const 
 // Asks for a capsule and reads it. The producer is asked to be ready for `consumer`, or for its library's own
 // stream.
 bool import_capsule(const ArgumentInfo &argument, PyObject *object, const TypeRecord &record, bool on_own_stream,
-                    HeldStream &consumer, PyObject *copy, ForeignArray *foreign) noexcept {
+                    bool is_named, HeldStream &consumer, PyObject *copy, ForeignArray *foreign) noexcept {
     dlpack::Device where{};
     Location location;
     if (!ask_device(argument, object, &where) || !locate(argument, where, &location)) return false;
-    if (location.reachable && consumer->device != location.device) consumer.set_default(location.device);
+    if (location.reachable && consumer->device != location.device) {
+        if (is_named && consumer->owner != nullptr && location.kind == MemoryKind::device)
+            return check_stream_device(argument.function, consumer, location.device);
+        consumer.set_default(location.device);
+    }
     if (on_own_stream && takes_stream(where) && !stream_of_library(argument, record, where, &consumer))
         return false;
     const StreamRef &wanted = consumer;
@@ -171,7 +174,8 @@ bool import_dlpack(const ArgumentInfo &argument, PyObject *object, const TypeRec
     const bool by_exchange = on_own_stream && Py_IsNone(copy) != 0 && !is_array(argument.state, object);
     bool imported = false;
     if (by_exchange && !import_on_own_stream(argument, object, record, foreign, &imported)) return false;
-    if (!imported && !import_capsule(argument, object, record, on_own_stream, consumer, copy, foreign))
+    if (!imported &&
+        !import_capsule(argument, object, record, on_own_stream, is_given(stream), consumer, copy, foreign))
         return false;
     foreign->read_only = foreign->read_only || (record.is_jax && !foreign->is_copy);
     return true;

@@ -4,6 +4,7 @@
 #include "array/array.h"
 
 #include <cstring>
+#include <limits>
 #include <new>
 
 #include "array/signatures.h"
@@ -189,23 +190,23 @@ struct ExportRequest {
     bool no_stream = false;
 };
 
-// The array to export_tensor: itself, or a copy where it has to be one.
-PyRef array_to_lend(const ModuleState &state, PyObject *self, const ExportRequest &wish, bool sync,
+// The array to lend: itself, or a copy where it has to be one.
+PyRef array_to_lend(const ModuleState &state, PyObject *self, const ExportRequest &request, bool sync,
                     const StreamRef &consumer, dlpack::Device *device, bool *is_copy) noexcept {
     Array *array = array_of(self);
     const dlpack::Device own = device_of(array);
-    const bool to_host = wish.device.type == dlpack::kCPU && wish.device.id == 0 && own.type != dlpack::kCPU;
-    const bool same = wish.device.type == own.type && wish.device.id == own.id;
+    const bool to_host = request.device.type == dlpack::kCPU && request.device.id == 0 && own.type != dlpack::kCPU;
+    const bool same = request.device.type == own.type && request.device.id == own.id;
     if (!same && !to_host) {
         PyErr_Format(
             PyExc_BufferError,
             "__dlpack__: the array is on device (%d, %d), and goes to the CPU or stays; (%d, %d) was asked for",
-            own.type, own.id, wish.device.type, wish.device.id);
+            own.type, own.id, request.device.type, request.device.id);
         return {};
     }
-    *device = wish.device;
-    *is_copy = wish.always || (to_host && !on_host(array->kind()));
-    if (*is_copy && wish.never) {
+    *device = request.device;
+    *is_copy = request.always || (to_host && !on_host(array->kind()));
+    if (*is_copy && request.never) {
         refuse_copy();
         return {};
     }
@@ -220,7 +221,7 @@ PyRef array_to_lend(const ModuleState &state, PyObject *self, const ExportReques
     }
     Storage *storage = array_of(lent.get())->storage;
     // Who names no stream may be the host, which looks at once.
-    const bool host_looks = wish.no_stream && on_host(array_of(lent.get())->kind());
+    const bool host_looks = request.no_stream && on_host(array_of(lent.get())->kind());
     if (to_host || own.type == dlpack::kCPU || host_looks)
         return wait_for_host(state, "__dlpack__", storage, true) ? std::move(lent) : PyRef();
     if (!sync) return lent;
@@ -241,13 +242,13 @@ PyObject *array_to_dlpack(PyObject *self, PyObject *const *values, Py_ssize_t co
     bool sync = true;
     bool versioned = false;
     HeldStream consumer;
-    ExportRequest wish{device_of(array)};
-    wish.no_stream = Py_IsNone(stream) != 0;
-    if (!parse_copy("__dlpack__", arguments[4], &wish.always, &wish.never) ||
+    ExportRequest request{device_of(array)};
+    request.no_stream = Py_IsNone(stream) != 0;
+    if (!parse_copy("__dlpack__", arguments[4], &request.always, &request.never) ||
         !parse_consumer(state, stream, array->device(), &sync, &consumer) ||
-        !parse_version(arguments[2], &versioned) || !parse_device_pair(arguments[3], &wish.device))
+        !parse_version(arguments[2], &versioned) || !parse_device_pair(arguments[3], &request.device))
         return nullptr;
-    if (array->read_only && !versioned && !wish.always) {
+    if (array->read_only && !versioned && !request.always) {
         PyErr_SetString(
             PyExc_BufferError,
             "__dlpack__: the array is read-only, which a capsule before DLPack 1.0 cannot say; ask with "
@@ -256,7 +257,7 @@ PyObject *array_to_dlpack(PyObject *self, PyObject *const *values, Py_ssize_t co
     }
     dlpack::Device device{};
     bool is_copy = false;
-    const PyRef lent = array_to_lend(state, self, wish, sync, consumer, &device, &is_copy);
+    const PyRef lent = array_to_lend(state, self, request, sync, consumer, &device, &is_copy);
     if (!lent) return nullptr;
     if (versioned) return in_versioned_capsule(export_versioned(array_of(lent.get()), device, is_copy)).release();
     return in_capsule(export_tensor<dlpack::ManagedTensor>(array_of(lent.get()), device), dlpack::kLegacyName);

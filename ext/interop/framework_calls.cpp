@@ -3,7 +3,6 @@
 
 #include "interop/frameworks.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 

@@ -106,7 +106,7 @@ bool raised(const ArgumentInfo &argument) noexcept {
     if (reason != nullptr)
         std::snprintf(first, sizeof first, ": %.*s", static_cast<int>(std::strcspn(reason, "\r\n")), reason);
     PyErr_Format(PyExc_TypeError,
-                 "%s: %s has no memory that could be read in argument (a sparse, fake or lazy tensor?)%s",
+                 "%s: %s has no memory that could be read in place (a sparse, fake or lazy tensor?)%s",
                  argument.function, argument.name, first);
     return false;
 }
@@ -306,6 +306,10 @@ bool take_capsule(const ArgumentInfo &argument, PyObject *capsule, const char *u
     if (!read_tensor(argument, managed->tensor, array)) return false;
     if (use == CapsuleUse::array &&
         (!locate(argument, array->device, &location) || !check_memory(argument, *array, &bytes)))
+        return false;
+    const bool has_stream = array->producer->owner != nullptr && location.kind == MemoryKind::device;
+    if (location.reachable && has_stream &&
+        !check_stream_device(argument.function, array->producer, location.device))
         return false;
     PyRef keeper = PyRef::steal(PyCapsule_New(managed, nullptr, nullptr));
     if (!keeper || PyCapsule_SetName(capsule, used_name) != 0) return false;

@@ -2,9 +2,9 @@
 
 #include "interop/frameworks.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/errors.h"
 

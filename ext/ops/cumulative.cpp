@@ -11,7 +11,6 @@
 #include "view/shapes.h"
 
 #include "cukern/operations.h"
-#include "cukern/overlap.h"
 
 namespace cukern::py {
 namespace {

@@ -3,7 +3,6 @@
 
 #include "base/methods.h"
 #include "base/signature.h"
-#include "call/arguments.h"
 #include "call/operand.h"
 #include "ops/operations.h"
 

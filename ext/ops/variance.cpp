@@ -5,7 +5,6 @@
 
 #include "base/methods.h"
 #include "base/signature.h"
-#include "call/arguments.h"
 #include "call/operand.h"
 #include "ops/operations.h"
 #include "view/shapes.h"

@@ -13,7 +13,6 @@
 #include "ops/operations.h"
 
 #include "cukern/operations.h"
-#include "cukern/overlap.h"
 
 namespace cukern::py {
 namespace {

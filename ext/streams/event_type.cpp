@@ -3,10 +3,7 @@
 
 #include "streams/stream_types.h"
 
-#include <cstring>
-
 #include "base/backend.h"
-#include "base/methods.h"
 #include "streams/streams.h"
 
 namespace cukern::py {

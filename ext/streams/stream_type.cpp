@@ -4,7 +4,6 @@
 #include "streams/stream_types.h"
 
 #include <cstddef>
-#include <cstring>
 
 #include "base/backend.h"
 #include "base/methods.h"

@@ -38,7 +38,7 @@ bool wait_before_foreign_use(const ModuleState &state, const char *function, con
 bool record_foreign_use(const ModuleState &state, const char *function, const TrackedView &access,
                         const StreamRef &stream) noexcept;
 
-// Before a launch on `stream`: what the memory still waits for comes first.
+// Before a launch: makes `stream` wait for pending work on this memory.
 inline bool wait_before_use(const ModuleState &state, const char *function, const TrackedView &access,
                             const StreamRef &stream, bool write) noexcept {
     if (access.storage == nullptr) return wait_before_foreign_use(state, function, access, stream);
@@ -46,7 +46,7 @@ inline bool wait_before_use(const ModuleState &state, const char *function, cons
     return status == CUKERN_OK || raise_failure(state, function, status);
 }
 
-// After it: later work elsewhere, and the release of the memory, come after it.
+// After a launch: later work on other streams, and the release of the memory, wait for it.
 inline bool record_use(const ModuleState &state, const char *function, const TrackedView &access,
                        const StreamRef &stream, bool write) noexcept {
     if (access.storage == nullptr) return record_foreign_use(state, function, access, stream);

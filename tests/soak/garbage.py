@@ -80,7 +80,7 @@ class Tracker:
                 interrupt = Interrupt(hook)
                 self.raised.append(interrupt)
                 raise interrupt
-            # NumPy keeps what the attribute gives, if it is no dtype; CPython leaks what __hash__ gives, if it is no int.
+            # NumPy keeps what `dtype` gives, if it is no dtype; CPython leaks what __hash__ gives, if it is no int.
             case 3 | 4 if hook not in ("dtype", "__hash__"):
                 return reenter(case, self)
             case 5:

@@ -2,9 +2,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <utility>
-
-#include "context/context.h"
 
 namespace cukern {
 namespace {

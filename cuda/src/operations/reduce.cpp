@@ -111,16 +111,6 @@ bool begins_at_a_part(const TensorView &view) noexcept {
     return kind_of(view.type) == 'c' && address % static_cast<std::uintptr_t>(size_of(view.type)) != 0;
 }
 
-// A value as bool.
-TensorView truth_of(const TensorView &value) noexcept {
-    TensorView truth = value;
-    truth.type = ElementType::bool_;
-    const Bool holds = load_as<Bool>(value.value.bytes, value.type, 0);
-    truth.value = {};
-    std::memcpy(truth.value.bytes, &holds, sizeof holds);
-    return truth;
-}
-
 Status run(Context &context, const ReduceCall &call, const StreamRef &stream) noexcept {
     const TensorView &out = *call.out;
     if (count_of(*call.inputs[0]) == 0)
@@ -128,12 +118,8 @@ Status run(Context &context, const ReduceCall &call, const StreamRef &stream) no
     const ElementType type = result_type(call.op, call.compute);
     if (call.inputs[0]->immediate) {  // one element: what is stored of it depends on no other
         TensorView input = *call.inputs[0];
-        if (gives_index(call.op)) {
-            input.type = ElementType::int64;
-            input.value = {};
-        }
-        const TensorView truth = truth_of(input);  // `out` may have another type than bool
-        if (type == ElementType::bool_) input = truth;
+        input.value = gives_index(call.op) ? Immediate{} : value_as(input, type);  // `out` may have another type
+        input.type = type;
         return context.runtime.launch_elementwise(plan_copy(input, out), stream.handle);
     }
     ReduceLaunch launch;

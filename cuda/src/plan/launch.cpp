@@ -16,7 +16,9 @@ Immediate converted_to(const TensorView &view) noexcept {
     return out;
 }
 
-Immediate converted(const TensorView &view, ElementType type) noexcept {
+}  // namespace
+
+Immediate value_as(const TensorView &view, ElementType type) noexcept {
     switch (type) {
 #define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
     case ElementType::id: return converted_to<ctype>(view);
@@ -25,6 +27,8 @@ Immediate converted(const TensorView &view, ElementType type) noexcept {
     }
     return {};
 }
+
+namespace {
 
 // A copy without conversion moves bits; any other computes in the type that it comes from.
 ElementType copying_type(const ElementwiseCall &call) noexcept {
@@ -47,11 +51,11 @@ Immediate split(const TensorView &view) noexcept {
 // An operand given by value, in the type that the operation computes in.
 Immediate value_of(const TensorView &input, const ElementwiseLaunch &launch, int operand) noexcept {
     if (launch.split) return split(input);
-    if (launch.op != Op::where || operand != 1) return converted(input, launch.compute);
+    if (launch.op != Op::where || operand != 1) return value_as(input, launch.compute);
     TensorView condition = input;  // by its truth
     condition.type = ElementType::bool_;
-    condition.value = converted(input, ElementType::bool_);
-    return converted(condition, launch.compute);
+    condition.value = value_as(input, ElementType::bool_);
+    return value_as(condition, launch.compute);
 }
 
 // All arrays lie in C order without gaps and have as many elements as out.
@@ -136,7 +140,7 @@ void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) no
         launch->types[i] = input.type;
         launch->immediate[i] = input.immediate;
         if (input.immediate)
-            launch->values[i] = op == Op::copy ? converted(input, out.type) : value_of(input, *launch, i);
+            launch->values[i] = op == Op::copy ? value_as(input, out.type) : value_of(input, *launch, i);
     }
     lay_out(call, launch);
     if (op == Op::copy && launch->compute == bits_of(out.type) &&

@@ -30,6 +30,9 @@ struct ElementwiseLaunch {
 // converts immediate values to `compute`.
 void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept;
 
+// An immediate view's value in another element type.
+Immediate value_as(const TensorView &view, ElementType type) noexcept;
+
 // The launch of destination = source, converting between element types.
 ElementwiseLaunch plan_copy(const TensorView &source, const TensorView &destination) noexcept;
 

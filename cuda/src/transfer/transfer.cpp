@@ -1,7 +1,5 @@
 #include "cukern/transfer.h"
 
-#include <cstdlib>
-
 #include "context/scratch_buffer.h"
 #include "host/kernels.h"
 #include "plan/layout.h"
