@@ -258,6 +258,9 @@ SCRIPTS = {
     if cukern.backend() == "cuda":  # memory of the host back-end is the processor's to others, and knows no stream
         raises(ValueError, "stream is of device 0", lambda: cukern.from_dlpack(capsule, stream=named))
         raises(ValueError, "stream is of device 0", lambda: cukern.from_dlpack(b, stream=named))
+    other = cukern.Stream(device=two)
+    assert (cukern.from_dlpack(b, stream=other.ptr) + 1).tolist() == [2, 2, 2]  # a handle, of the memory's device
+    assert (cukern.from_dlpack(b.__dlpack__(stream=other.ptr), stream=other.ptr) + 1).tolist() == [2, 2, 2]
     with named:
         x = cukern.from_dlpack(capsule)  # which was not used
         y = cukern.from_dlpack(np.ones(3)) if cukern.backend() == "host" else a

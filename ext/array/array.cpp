@@ -179,7 +179,7 @@ void array_dealloc(PyObject *self) {
 
 }  // namespace
 
-bool is_any_array(PyObject *object) noexcept {
+bool is_own_array(PyObject *object) noexcept {
     return PyType_GetSlot(Py_TYPE(object), Py_tp_dealloc) == reinterpret_cast<void *>(array_dealloc);
 }
 

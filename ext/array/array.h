@@ -40,7 +40,7 @@ inline bool is_array(const ModuleState &state, PyObject *object) noexcept {
 }
 
 // The same without the module's state, by a slot that Python code cannot replace. Nothing derives from Array.
-bool is_any_array(PyObject *object) noexcept;
+bool is_own_array(PyObject *object) noexcept;
 
 void view_of(const Array *array, TensorView *view) noexcept;
 void tracked_view_of(const Array *array, TrackedView *access) noexcept;

@@ -300,12 +300,12 @@ PyObject *array_as_numpy(PyObject *self, PyObject *const *values, Py_ssize_t cou
             "NumPy does not see device memory, and it is not copied unasked; cukern.asnumpy(a) copies it");
         return nullptr;
     }
-    const PyRef memoryless = to_numpy(state_of_type(self), "__array__", array, true);
-    if (!memoryless) return nullptr;
+    const PyRef shared_view = to_numpy(state_of_type(self), "__array__", array, true);
+    if (!shared_view) return nullptr;
     if (Py_IsNone(dtype) != 0 && (Py_IsNone(copy) != 0 || Py_IsFalse(copy) != 0))
-        return PyRef::borrow(memoryless.get()).release();
+        return PyRef::borrow(shared_view.get()).release();
     const PyRef numpy_array = PyRef::steal(PyObject_GetAttrString(state_of_type(self).numpy, "array"));
-    const PyRef positional = PyRef::steal(PyTuple_Pack(1, memoryless.get()));
+    const PyRef positional = PyRef::steal(PyTuple_Pack(1, shared_view.get()));
     const PyRef options = PyRef::steal(Py_BuildValue("{s:O,s:O}", "dtype", dtype, "copy", copy));
     if (!numpy_array || !positional || !options) return nullptr;
     return PyObject_Call(numpy_array.get(), positional.get(), options.get());

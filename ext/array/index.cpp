@@ -63,7 +63,7 @@ bool apply_item(const Array *array, PyObject *item, int rest, Indexing &at) noex
         return true;
     }
     if (PySlice_Check(item)) return apply_slice(array, item, at);
-    const bool is_own = is_any_array(item);
+    const bool is_own = is_own_array(item);
     const bool is_array = (PyArray_Check(item) && PyArray_NDIM(as_array(item)) > 0) ||
                           (is_own && (array_of(item)->ndim > 0 || kind_of(array_of(item)->type) == 'b'));
     if (PyIndex_Check(item) && PyBool_Check(item) == 0 && !is_array) return apply_integer(array, item, at);

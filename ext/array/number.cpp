@@ -22,7 +22,7 @@ void store(T number, ElementType *type, Immediate *value) noexcept {
 PyRef python_number(const char *function, PyObject *object) noexcept {
     if (is_number(object)) return PyRef::borrow(object);
     PyRef scalar = PyRef::borrow(object);
-    if (is_any_array(object) && array_of(object)->ndim == 0) return element_of(array_of(object));
+    if (is_own_array(object) && array_of(object)->ndim == 0) return element_of(array_of(object));
     if (PyArray_Check(object) && PyArray_NDIM(as_array(object)) == 0)
         scalar = PyRef::steal(PyArray_ToScalar(PyArray_DATA(as_array(object)), as_array(object)));
     if (!scalar) return {};

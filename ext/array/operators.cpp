@@ -17,36 +17,35 @@ namespace {
 bool find_ufunc_handler(const ModuleState &state, PyObject *object, PyRef *handler) noexcept {
     *handler =
         PyRef::steal(PyObject_GetAttr(reinterpret_cast<PyObject *>(Py_TYPE(object)), state.name_array_ufunc));
-    return *handler || clear_absence();
+    return *handler || clear_lookup_error();
 }
 
-// What becomes of an operator with an Array and another object.
-enum class Part {
+// Who computes an operator between an Array and another object.
+enum class OperatorRoute {
     operand,  // we compute
     own,      // the object's own operator is asked
     ufunc,    // the object handles NumPy's functions (NEP 13)
     failed    // an exception is set
 };
-Part part_of(ModuleState &state, PyObject *object) noexcept {
-    if (is_any_array(object) || is_number(object) || PyArray_CheckExact(object) ||
+OperatorRoute route_of(ModuleState &state, PyObject *object) noexcept {
+    if (is_own_array(object) || is_number(object) || PyArray_CheckExact(object) ||
         PyArray_IsScalar(object, Generic))
-        return Part::operand;
+        return OperatorRoute::operand;
     if (const TypeRecord *known = known_foreign(state, object); known != nullptr)
-        return known->has_own_operators ? Part::own : Part::operand;
+        return known->has_own_operators ? OperatorRoute::own : OperatorRoute::operand;
     PyRef handler;
-    if (!find_ufunc_handler(state, object, &handler)) return Part::failed;
-    if (handler && Py_IsNone(handler.get()) != 0) return Part::own;
-    if (PyArray_Check(object)) return Part::operand;
+    if (!find_ufunc_handler(state, object, &handler)) return OperatorRoute::failed;
+    if (handler && Py_IsNone(handler.get()) != 0) return OperatorRoute::own;
+    if (PyArray_Check(object)) return OperatorRoute::operand;
     HeldRecord record;
-    if (!record_of(state, object, &record)) return Part::failed;
-    if (record->protocol != Protocol::other || PyObject_CheckBuffer(object) != 0) return Part::operand;
-    return handler ? Part::ufunc : Part::own;
+    if (!record_of(state, object, &record)) return OperatorRoute::failed;
+    if (record->protocol != Protocol::other || PyObject_CheckBuffer(object) != 0) return OperatorRoute::operand;
+    return handler ? OperatorRoute::ufunc : OperatorRoute::own;
 }
 
-// A list, a tuple or a string, and what else repeats itself when it is multiplied by what has an __index__: beside
-// an Array nobody means that.
+// A list, tuple, string, or other sequence that `*` with an integer would repeat: never meant with an Array.
 bool is_sequence(PyObject *object) noexcept {
-    if (is_any_array(object) || PyArray_Check(object) || PyArray_IsScalar(object, Generic)) return false;
+    if (is_own_array(object) || PyArray_Check(object) || PyArray_IsScalar(object, Generic)) return false;
     if (PyList_Check(object) || PyTuple_Check(object) || PyUnicode_Check(object)) return true;
     return PyType_GetSlot(Py_TYPE(object), Py_sq_repeat) != nullptr &&
            PyType_GetSlot(Py_TYPE(object), Py_nb_multiply) == nullptr && PyObject_CheckBuffer(object) == 0;
@@ -98,17 +97,17 @@ PyObject *call_ufunc(const Operator &how, PyObject *a, PyObject *b, PyObject *ou
 }
 
 PyObject *apply(const Operator &how, PyObject *a, PyObject *b, PyObject *out) noexcept {
-    PyObject *own = b == nullptr || is_any_array(a) ? a : b;
+    PyObject *own = b == nullptr || is_own_array(a) ? a : b;
     PyObject *module = PyType_GetModule(Py_TYPE(own));
     if (module == nullptr) return nullptr;
     PyObject *other = own == a ? b : a;
     if (other != nullptr) {
         if (is_sequence(other)) return refuse_sequence(how, other);
-        switch (part_of(state_of(module), other)) {
-            case Part::operand: break;
-            case Part::own: Py_RETURN_NOTIMPLEMENTED;
-            case Part::ufunc: return call_ufunc(how, a, b, out);
-            case Part::failed: return nullptr;
+        switch (route_of(state_of(module), other)) {
+            case OperatorRoute::operand: break;
+            case OperatorRoute::own: Py_RETURN_NOTIMPLEMENTED;
+            case OperatorRoute::ufunc: return call_ufunc(how, a, b, out);
+            case OperatorRoute::failed: return nullptr;
         }
     }
     return how.is_product ? run_matmul(module, "matmul", MatmulAlgorithm::automatic, a, b, out, nullptr)
@@ -145,14 +144,14 @@ PyObject *multiply_in_place(PyObject *a, PyObject *b) noexcept {
     PyObject *module = PyType_GetModule(Py_TYPE(a));
     if (module == nullptr) return nullptr;
     if (!is_sequence(b)) {
-        const Part part = part_of(state_of(module), b);
-        if (part == Part::ufunc) return call_ufunc(kMatmul, a, b, a);
-        if (part == Part::failed) return nullptr;
+        const OperatorRoute part = route_of(state_of(module), b);
+        if (part == OperatorRoute::ufunc) return call_ufunc(kMatmul, a, b, a);
+        if (part == OperatorRoute::failed) return nullptr;
     }
     const PyRef product = PyRef::steal(apply(kMatmul, a, b, nullptr));
     if (!product || product.get() == Py_NotImplemented) return PyRef::borrow(product.get()).release();
     // Whatever the product came out as, it is stored as `out` would take it: in shape and by same_kind casting.
-    if (!is_any_array(product.get()) || !fits_in_place(array_of(a), array_of(product.get())) ||
+    if (!is_own_array(product.get()) || !fits_in_place(array_of(a), array_of(product.get())) ||
         PyObject_SetItem(a, Py_Ellipsis, product.get()) != 0)
         return nullptr;
     return PyRef::borrow(a).release();
@@ -163,7 +162,7 @@ bool find_ufunc(PyObject *ufunc, Operator *how, bool *found) noexcept {
     *found = false;
     const PyRef name = PyRef::steal(PyObject_GetAttrString(ufunc, "__name__"));
     const char *text = name ? PyUnicode_AsUTF8AndSize(name.get(), nullptr) : nullptr;
-    if (text == nullptr) return clear_absence();
+    if (text == nullptr) return clear_lookup_error();
     if (std::strcmp(text, "matmul") == 0) {
         *how = kMatmul;
         *found = true;
@@ -216,7 +215,7 @@ PyObject *array_compare(PyObject *a, PyObject *b, int how) {
 int array_contains(PyObject *self, PyObject *value) {
     const PyRef same = PyRef::steal(array_compare(self, value, Py_EQ));
     if (!same) return -1;
-    if (!is_any_array(same.get())) return 0;  // it cannot be compared with
+    if (!is_own_array(same.get())) return 0;  // it cannot be compared with
     const PyRef any = PyRef::steal(run_reduction(state_of_type(self), Op::any, same.get(), {}));
     return any ? PyObject_IsTrue(any.get()) : -1;
 }
@@ -236,7 +235,7 @@ PyRef as_scalar(PyObject *object) noexcept {
 int handles_all(PyObject *self, PyObject *args, PyObject *out) noexcept {
     const ModuleState &state = state_of_type(self);
     const auto handles = [&](PyObject *object) {
-        if (is_any_array(object) || PyArray_CheckExact(object)) return 1;
+        if (is_own_array(object) || PyArray_CheckExact(object)) return 1;
         PyRef handler;
         if (!find_ufunc_handler(state, object, &handler)) return -1;
         return !handler || handler.get() == state.ndarray_ufunc ? 1 : 0;

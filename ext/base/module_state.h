@@ -55,7 +55,7 @@ struct ModuleState {
     TypeRecord *types = nullptr;  // what is known of other libraries' types: see frameworks.h
     unsigned next_type = 0;       // the record that goes when all are taken
     bool backend_ready = false;   // chosen, and its warning given
-    bool cublas_sought = false;   // cuda-pathfinder has been asked
+    bool cublas_sought = false;   // cuda-pathfinder was searched
 };
 
 inline ModuleState &state_of(PyObject *module) noexcept {

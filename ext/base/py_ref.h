@@ -112,9 +112,9 @@ private:
     PyRef text_;
 };
 
-// After a look-up that failed: clears the exception where it says that something is not there. False, with the
+// After a failed look-up: clears any ordinary exception, as if the thing were absent. False, with the
 // exception still set, for what must reach the caller: an interrupt, a want of memory, a recursion too deep.
-inline bool clear_absence() noexcept {
+inline bool clear_lookup_error() noexcept {
     if (PyErr_Occurred() == nullptr) return true;
     if (PyErr_ExceptionMatches(PyExc_Exception) == 0 || PyErr_ExceptionMatches(PyExc_MemoryError) != 0 ||
         PyErr_ExceptionMatches(PyExc_RecursionError) != 0)

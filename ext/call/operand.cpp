@@ -46,7 +46,7 @@ bool refuse_byte_order(const ArgumentInfo &argument) noexcept {
 bool find_mask(PyObject *object, bool *is_masked) noexcept {
     const PyRef mask = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject *>(Py_TYPE(object)), "mask"));
     *is_masked = static_cast<bool>(mask);
-    return mask || clear_absence();
+    return mask || clear_lookup_error();
 }
 
 bool is_numpy_scalar(PyObject *object) noexcept { return PyArray_IsScalar(object, Generic); }
@@ -328,7 +328,7 @@ bool Operand::set_memory(const ArgumentInfo &argument, void *data, int ndim, con
 bool Operand::check_type(const char *function, bool taken) const noexcept {
     if (taken || weak_ != Weak::none) return true;
     PyErr_Format(PyExc_TypeError, "%s: %s has element type %s; supported are %s%s", function, access_.name,
-                 name_of(type()), supported_element_types(), advice());
+                 name_of(type()), matmul_element_types(), advice());
     return false;
 }
 

@@ -8,11 +8,10 @@
 
 namespace cukern::py {
 
-// Python's own numbers have no element type: they take that of the arrays beside them (NEP 50).
+// Python scalars have no element type: they adopt the arrays' (NEP 50).
 enum class Weak { none, boolean, integer, real, complex };
 
-// The element types of two operands as far as results depend on them: Python's own numbers take theirs from the
-// other.
+// The element types of two operands as far as results depend on them: a Python scalar adopts the other's.
 struct Types {
     ElementType a;
     ElementType b;
@@ -21,8 +20,8 @@ struct Types {
 class Operand;
 Types types_of(const Operand &a, const Operand &b) noexcept;
 
-// What a Python number makes of the type of an array beside it (NEP 50).
-ElementType beside(ElementType strong, Weak weak) noexcept;
+// NEP 50: the promoted type of an array's type and a Python number.
+ElementType promote_weak(ElementType strong, Weak weak) noexcept;
 // The element type of a Python number that no array is beside.
 ElementType weak_type(Weak weak) noexcept;
 
@@ -58,13 +57,13 @@ public:
     // The same of a fresh Array or ndarray of ours.
     bool take_result(const ArgumentInfo &argument, PyObject *object, ElementType type) noexcept;
 
-    // As read(), without operations' rules: NumPy's numbers for Python's, and any of our element types.
+    // As read(), or read_out() where `writes`, with a context of its own; refuses Python's numbers.
     bool read_memory(const ArgumentInfo &argument, PyObject *object, bool writes) noexcept;
 
     // Gives a weak operand its value in `type`; OverflowError where an integer type cannot hold it.
     bool resolve(ElementType type) noexcept;
-    // Gives a weak integer the infinity of its sign: it lies beyond all that it is compared with.
-    void resolve_beyond() noexcept;
+    // Gives a weak integer that the other operand's type cannot hold the infinity of its sign, to compare it.
+    void resolve_to_infinity() noexcept;
 
     // Compares a weak integer with another one exactly, of any size: stores the sign of their difference, and 0.
     bool resolve_compared(Operand &other) noexcept;
@@ -89,7 +88,7 @@ public:
     const dlpack::ExchangeAPI *api() const noexcept { return api_; }  // of Family::exchange
     // An array in the host's own memory, be it a value that travels with the call.
     bool on_host() const noexcept { return family_ != Family::number && !access_.location.reachable; }
-    // Whether an operation takes the element type; TypeError that lists what it takes.
+    // TypeError that lists the types of matmul where `taken`, whether it takes this one, is false.
     bool check_type(const char *function, bool taken) const noexcept;
     // For messages about the element type: what to do with bytes that say nothing of theirs.
     const char *advice() const noexcept {

@@ -66,7 +66,7 @@ bool Operand::fits(ElementType type) const noexcept {
     return weak_ != Weak::integer || !is_integer(type) || store_integer(object_, type, unused);
 }
 
-void Operand::resolve_beyond() noexcept { store(infinity_like(object_), access_.view); }
+void Operand::resolve_to_infinity() noexcept { store(infinity_like(object_), access_.view); }
 
 bool Operand::resolve_compared(Operand &other) noexcept {
     const int less = PyObject_RichCompareBool(object_, other.object_, Py_LT);

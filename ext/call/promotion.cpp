@@ -5,7 +5,7 @@
 
 namespace cukern::py {
 
-ElementType beside(ElementType strong, Weak weak) noexcept {
+ElementType promote_weak(ElementType strong, Weak weak) noexcept {
     const char kind = kind_of(strong);
     switch (weak) {
         case Weak::integer: return kind == 'b' ? ElementType::int64 : strong;
@@ -18,13 +18,13 @@ ElementType beside(ElementType strong, Weak weak) noexcept {
     }
 }
 
-ElementType weak_type(Weak weak) noexcept { return beside(ElementType::bool_, weak); }
+ElementType weak_type(Weak weak) noexcept { return promote_weak(ElementType::bool_, weak); }
 
 Types types_of(const Operand &a, const Operand &b) noexcept {
     if (a.weak() == Weak::none && b.weak() == Weak::none) return {a.type(), b.type()};
-    if (a.weak() == Weak::none) return {a.type(), beside(a.type(), b.weak())};
-    if (b.weak() == Weak::none) return {beside(b.type(), a.weak()), b.type()};
-    const ElementType both = beside(beside(ElementType::bool_, a.weak()), b.weak());
+    if (a.weak() == Weak::none) return {a.type(), promote_weak(a.type(), b.weak())};
+    if (b.weak() == Weak::none) return {promote_weak(b.type(), a.weak()), b.type()};
+    const ElementType both = promote_weak(promote_weak(ElementType::bool_, a.weak()), b.weak());
     return {both, both};
 }
 

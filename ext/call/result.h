@@ -33,9 +33,8 @@ public:
     const TensorView &view() const noexcept { return operand_.view(); }
     PyRef ndarray() const noexcept { return operand_.ndarray(); }
 
-    // Has `launch` give the device its work, or the host do it, and returns the result. Earlier work on the
-    // operands comes before it, and later work elsewhere after it. Out of memory it is tried again after a
-    // collection, so that a launch which fails so must not have changed its operands.
+    // Waits for pending work, runs `launch`, records the uses, and returns the result. Out of memory: collects
+    // garbage and runs `launch` again, so a launch that fails so must not have changed its operands.
     template <typename Launch>
     PyObject *perform(const Request &request, Backend backend, Operand *const *operands, int num_operands,
                       const Launch &launch) noexcept {
@@ -73,7 +72,7 @@ public:
     }
 
 private:
-    // On a device: orders the operands' work before the call, and what follows after it.
+    // Before the call: makes its stream (or the host) wait for pending work. After it: records the uses.
     bool begin(const Request &request, Operand *const *operands, int num_operands) noexcept;
     bool end(const Request &request, Operand *const *operands, int num_operands) noexcept;
 

@@ -154,15 +154,12 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *const *values, Py_ssize
     const bool is_capsule = PyCapsule_CheckExact(object) != 0;
     ForeignArray foreign;
     if (is_capsule) {
-        HeldStream consumer;
-        if (!stream_for_new(state, "from_dlpack", nullptr, options.stream, &consumer)) return nullptr;
-        if (is_given(options.stream)) foreign.producer = consumer;  // which must be of the memory's device
-        if (!read_capsule(argument, object, CapsuleUse::array, &foreign)) return nullptr;
-        if (!is_given(options.stream) && consumer->device != foreign.device.id)
-            consumer.set_default(foreign.device.id);
-        StreamRef producer = consumer;
-        producer.device = foreign.device.id;
-        foreign.producer = producer;
+        ImportStream consumer;
+        consumer.is_named = is_given(options.stream);
+        if (!stream_for_new(state, "from_dlpack", nullptr, options.stream, &consumer.stream) ||
+            !read_capsule(argument, object, CapsuleUse::array, &consumer, &foreign))
+            return nullptr;
+        foreign.producer = consumer.stream;
     } else {
         HeldRecord record;
         if (!find_record(const_cast<ModuleState &>(state), object, &record) ||

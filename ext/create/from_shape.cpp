@@ -337,7 +337,7 @@ PyMethodDef kCreationMethods[] = {
     {"eye", as_method(eye_method), METH_VARARGS | METH_KEYWORDS,
      CUKERN_NEW_DOC("eye(N, M=None, k=0, *, dtype=None, memory=None, device=None, stream=None)",
                     "Return a matrix with ones on a diagonal; it is made by numpy.eye.",
-                    "n, m : int\n    Rows and columns; `m` is `n` by default.\nk : int\n    Which "
+                    "N, M : int\n    Rows and columns; `M` is `N` by default.\nk : int\n    Which "
                     "diagonal.\ndtype : optional\n",
                     ">>> cukern.eye(2)\nArray([[1., 0.],\n       [0., 1.]])")},
     {nullptr, nullptr, 0, nullptr},

@@ -24,8 +24,7 @@ bool appended(std::vector<PyObject *> *list, PyObject *object) noexcept {
     }
 }
 
-// Owners whose memory another owner's array is over, and so on, go one after the other instead of one inside the
-// other: a long chain of them would use up the stack.
+// Releases chains of owners (an array over an array over ...) in a loop; deep recursion would overflow the stack.
 void release_keeper(void *keeper) noexcept {
     constexpr int kDeepest = 32;
     thread_local int depth = 0;
@@ -101,8 +100,7 @@ bool is_pinned(const void *data) noexcept {
            pointer_info(data, &where) == CUKERN_OK && where.known && where.kind == MemoryKind::pinned;
 }
 
-// torch says of pinned memory where it is when it is asked, and in the tensor that it is the CPU's. That of a copy
-// is the CPU's.
+// torch's __dlpack_device__ says CUDAHost for pinned memory, its tensor says CPU: ask CUDA.
 void find_pinned(ForeignArray *foreign) noexcept {
     if (foreign->device.type == dlpack::kCPU && is_pinned(foreign->data)) foreign->device = {dlpack::kCUDAHost, 0};
 }
@@ -138,24 +136,21 @@ bool import_on_own_stream(const ArgumentInfo &argument, PyObject *object, const 
 // Asks for a capsule and reads it. The producer is asked to be ready for `consumer`, or for its library's own
 // stream.
 bool import_capsule(const ArgumentInfo &argument, PyObject *object, const TypeRecord &record, bool on_own_stream,
-                    bool is_named, HeldStream &consumer, PyObject *copy, ForeignArray *foreign) noexcept {
+                    ImportStream &consumer, PyObject *copy, ForeignArray *foreign) noexcept {
     dlpack::Device where{};
     Location location;
-    if (!ask_device(argument, object, &where) || !locate(argument, where, &location)) return false;
-    if (location.reachable && consumer->device != location.device) {
-        if (is_named && consumer->owner != nullptr && location.kind == MemoryKind::device)
-            return check_stream_device(argument.function, consumer, location.device);
-        consumer.set_default(location.device);
-    }
-    if (on_own_stream && takes_stream(where) && !stream_of_library(argument, record, where, &consumer))
+    if (!ask_device(argument, object, &where) || !locate(argument, where, &location) ||
+        !consumer.fit(argument, location))
         return false;
-    const StreamRef &wanted = consumer;
+    if (on_own_stream && takes_stream(where) && !stream_of_library(argument, record, where, &consumer.stream))
+        return false;
+    const StreamRef &wanted = consumer.stream;
     const PyRef capsule =
         call_dlpack(argument.state, object, takes_stream(where) ? &wanted : nullptr, copy, nullptr);
-    if (!capsule || !read_capsule(argument, capsule.get(), CapsuleUse::array, foreign)) return false;
+    if (!capsule || !read_capsule(argument, capsule.get(), CapsuleUse::array, nullptr, foreign)) return false;
     if (where.type == dlpack::kCUDAHost) find_pinned(foreign);
     foreign->has_producer = location.reachable;
-    foreign->producer = consumer;
+    foreign->producer = consumer.stream;
     return foreign->is_copy || check_foreign(argument, record, object, *foreign);
 }
 
@@ -165,17 +160,17 @@ bool import_capsule(const ArgumentInfo &argument, PyObject *object, const TypeRe
 // one, else for its library's own, which needs no order (and a capture could not hold any).
 bool import_dlpack(const ArgumentInfo &argument, PyObject *object, const TypeRecord &record, PyObject *stream,
                    PyObject *copy, ForeignArray *foreign) noexcept {
-    HeldStream consumer;
+    ImportStream consumer;
+    consumer.is_named = is_given(stream);
     bool is_active = false;
-    if (!active_stream(argument.state, &consumer, &is_active) ||
-        !stream_for_new(argument.state, argument.function, nullptr, stream, &consumer))
+    if (!active_stream(argument.state, &consumer.stream, &is_active) ||
+        !stream_for_new(argument.state, argument.function, nullptr, stream, &consumer.stream))
         return false;
-    const bool on_own_stream = record.api != nullptr && !is_given(stream) && !is_active;
+    const bool on_own_stream = record.api != nullptr && !consumer.is_named && !is_active;
     const bool by_exchange = on_own_stream && Py_IsNone(copy) != 0 && !is_array(argument.state, object);
     bool imported = false;
     if (by_exchange && !import_on_own_stream(argument, object, record, foreign, &imported)) return false;
-    if (!imported &&
-        !import_capsule(argument, object, record, on_own_stream, is_given(stream), consumer, copy, foreign))
+    if (!imported && !import_capsule(argument, object, record, on_own_stream, consumer, copy, foreign))
         return false;
     foreign->read_only = foreign->read_only || (record.is_jax && !foreign->is_copy);
     return true;

@@ -12,7 +12,7 @@ namespace cukern::py {
 namespace {
 
 bool bad_interface(const ArgumentInfo &argument, const char *what) noexcept {
-    if (!clear_absence()) return false;
+    if (!clear_lookup_error()) return false;
     PyErr_Format(PyExc_TypeError, "%s: %s has a __cuda_array_interface__ whose %s cannot be read",
                  argument.function, argument.name, what);
     return false;
@@ -55,7 +55,7 @@ bool find_bfloat16(const ModuleState &state, PyObject *typestr, PyObject *object
     if (typestr == nullptr || !PyUnicode_Check(typestr) || PyUnicode_CompareWithASCIIString(typestr, "<V2") != 0)
         return true;
     const PyRef dtype = PyRef::steal(PyObject_GetAttrString(object, "dtype"));
-    if (!dtype) return clear_absence();
+    if (!dtype) return clear_lookup_error();
     *found = PyArray_DescrCheck(dtype.get()) &&
              element_type_of(state, reinterpret_cast<PyArray_Descr *>(dtype.get()), type);
     return true;

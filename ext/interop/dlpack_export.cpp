@@ -162,7 +162,7 @@ bool parse_device_pair(PyObject *pair, dlpack::Device *device) noexcept {
                            : PyRef();
     const PyRef id = type ? PyRef::steal(PyNumber_Index(PyTuple_GetItem(pair, 1))) : PyRef();
     if (!id) {
-        if (!clear_absence()) return false;
+        if (!clear_lookup_error()) return false;
         PyErr_Format(PyExc_TypeError, "__dlpack__: dl_device is %R; expected (type, id) or None", pair);
         return false;
     }

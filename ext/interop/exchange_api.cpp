@@ -30,7 +30,7 @@ bool work_stream(int device, HeldStream *stream) noexcept {
     return true;
 }
 
-// The consumer works on our current stream: what is elsewhere comes before, and later work elsewhere after it.
+// Makes our current stream wait for pending work, and records the consumer's use on it.
 bool order_for_consumer(Array *array) noexcept {
     HeldStream stream;
     if (!work_stream(array->device(), &stream)) return false;
@@ -107,7 +107,7 @@ int exchange_object_from_managed(dlpack::ManagedTensorVersioned *tensor, void **
     }
     const ArgumentInfo argument{*g_state, "DLPack exchange", "the tensor"};
     ForeignArray foreign;
-    if (!read_capsule(argument, capsule.get(), CapsuleUse::array, &foreign)) return -1;
+    if (!read_capsule(argument, capsule.get(), CapsuleUse::array, nullptr, &foreign)) return -1;
     foreign.has_producer = foreign.device.type != dlpack::kCPU;
     if (!work_stream(foreign.device.id, &foreign.producer)) return -1;
     *out = adopt_array(argument, foreign, foreign.keeper.get(), nullptr).release();

@@ -50,7 +50,7 @@ bool ask_device(const ArgumentInfo &argument, PyObject *object, dlpack::Device *
         const PyRef number = PyRef::steal(PyNumber_Index(PyTuple_GetItem(pair.get(), i)));
         numbers[i] = number ? PyLong_AsLong(number.get()) : Limits::max() + 1L;
         if (PyErr_Occurred() == nullptr) continue;
-        if (!clear_absence()) return false;
+        if (!clear_lookup_error()) return false;
         numbers[i] = Limits::max() + 1L;
     }
     for (const long number : numbers) {
@@ -135,7 +135,7 @@ PyRef convert_like(const ModuleState &state, PyObject *like, PyObject *array) no
         space = PyRef::steal(PyObject_CallFunctionObjArgs(method.get(), nullptr));
         if (!space) return {};
     } else {  // the package that the type comes from
-        if (!clear_absence()) return {};
+        if (!clear_lookup_error()) return {};
         const PyRef module =
             PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject *>(Py_TYPE(like)), "__module__"));
         const PyRef parts =
@@ -147,7 +147,7 @@ PyRef convert_like(const ModuleState &state, PyObject *like, PyObject *array) no
     const PyRef from_dlpack =
         space ? PyRef::steal(PyObject_GetAttr(space.get(), state.name_from_dlpack)) : PyRef();
     if (!from_dlpack) {
-        if (!clear_absence()) return {};
+        if (!clear_lookup_error()) return {};
         return PyRef::borrow(array);  // no such function: the array itself is the result
     }
     PyRef result = PyRef::steal(PyObject_CallFunctionObjArgs(from_dlpack.get(), array, nullptr));

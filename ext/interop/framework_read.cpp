@@ -23,11 +23,11 @@ void delete_managed(PyObject *capsule) {
 }
 
 // -1 with an exception; 0 where there is no such method.
-int ask(const BoolMethod &question, PyObject *object) noexcept {
-    if (question.method == nullptr) return 0;
-    const PyRef answer = PyRef::steal(question.function != nullptr
-                                          ? question.function(object, nullptr)
-                                          : PyObject_CallFunctionObjArgs(question.method, object, nullptr));
+int call_bool_method(const BoolMethod &bool_method, PyObject *object) noexcept {
+    if (bool_method.method == nullptr) return 0;
+    const PyRef answer = PyRef::steal(bool_method.function != nullptr
+                                          ? bool_method.function(object, nullptr)
+                                          : PyObject_CallFunctionObjArgs(bool_method.method, object, nullptr));
     return answer ? Py_IsTrue(answer.get()) : -1;
 }
 
@@ -36,9 +36,8 @@ PyRef value_of(const AttributeGetter &getter, PyObject *object) noexcept {
                                               : PyObject_GetAttrString(object, getter.name));
 }
 
-// Whether memory may be that of other values, by torch's negative bit. It comes from the imaginary part of a
-// conjugate: elements that lie apart, the first of them the second half of a complex number, which as_strided()
-// by itself does not change. Asking, which releases the GIL there, is left out where neither is so.
+// Whether torch's negative bit may be set: only on the imaginary part of a conjugated tensor, which is strided or
+// starts inside a complex number. Elsewhere is_neg() is skipped, since it releases the GIL.
 bool may_be_negative(const TypeRecord &record, const ForeignArray &array) noexcept {
     const std::int64_t size = size_of(array.type);
     std::int64_t dense = size;
@@ -60,18 +59,18 @@ bool check_torch(const ArgumentInfo &argument, const TypeRecord &record, PyObjec
             PyObject *torch = PyDict_GetItemString(argument.state.modules, "torch");
             const PyRef enabled =
                 torch != nullptr ? PyRef::steal(PyObject_CallMethod(torch, "is_grad_enabled", nullptr)) : PyRef();
-            if (!enabled && !clear_absence()) return false;
+            if (!enabled && !clear_lookup_error()) return false;
             if (!enabled || Py_IsTrue(enabled.get()) != 0)
                 return refuse(argument,
                               "requires gradients, which cukern does not record; pass x.detach(), or call under "
                               "torch.no_grad()");
         }
     }
-    const int negative = may_be_negative(record, array) ? ask(record.is_neg, object) : 0;
+    const int negative = may_be_negative(record, array) ? call_bool_method(record.is_neg, object) : 0;
     if (negative > 0)
         refuse(argument, "has its negative bit set: its memory holds other values; pass x.resolve_neg()");
     if (negative != 0) return false;
-    const int conjugate = kind_of(array.type) == 'c' ? ask(record.is_conj, object) : 0;
+    const int conjugate = kind_of(array.type) == 'c' ? call_bool_method(record.is_conj, object) : 0;
     if (conjugate > 0)
         refuse(argument, "has its conjugate bit set: its memory holds other values; pass x.resolve_conj()");
     return conjugate == 0;
@@ -182,7 +181,7 @@ bool read_by_dlpack(const ArgumentInfo &argument, const TypeRecord &record, PyOb
         PyErr_Clear();
         return read_by_array(argument, object, array);
     }
-    if (!capsule || !read_capsule(argument, capsule.get(), CapsuleUse::operand, array)) return false;
+    if (!capsule || !read_capsule(argument, capsule.get(), CapsuleUse::operand, nullptr, array)) return false;
     array->has_producer = on_device;
     array->producer = ready;
     return true;
@@ -300,17 +299,14 @@ namespace {
 // it.
 template <typename Managed>
 bool take_capsule(const ArgumentInfo &argument, PyObject *capsule, const char *used_name, CapsuleUse use,
-                  Managed *managed, ForeignArray *array) noexcept {
+                  ImportStream *stream, Managed *managed, ForeignArray *array) noexcept {
     std::int64_t bytes = 0;
     Location location;
     if (!read_tensor(argument, managed->tensor, array)) return false;
     if (use == CapsuleUse::array &&
         (!locate(argument, array->device, &location) || !check_memory(argument, *array, &bytes)))
         return false;
-    const bool has_stream = array->producer->owner != nullptr && location.kind == MemoryKind::device;
-    if (location.reachable && has_stream &&
-        !check_stream_device(argument.function, array->producer, location.device))
-        return false;
+    if (stream != nullptr && !stream->fit(argument, location)) return false;
     PyRef keeper = PyRef::steal(PyCapsule_New(managed, nullptr, nullptr));
     if (!keeper || PyCapsule_SetName(capsule, used_name) != 0) return false;
     PyCapsule_SetDestructor(keeper.get(), delete_managed<Managed>);
@@ -321,7 +317,22 @@ bool take_capsule(const ArgumentInfo &argument, PyObject *capsule, const char *u
 
 }  // namespace
 
-bool read_capsule(const ArgumentInfo &argument, PyObject *capsule, CapsuleUse use, ForeignArray *array) noexcept {
+bool ImportStream::fit(const ArgumentInfo &argument, const Location &location) noexcept {
+    if (!location.reachable || stream->device == location.device) return true;
+    const bool must_fit = is_named && location.kind == MemoryKind::device;
+    if (must_fit && stream->owner != nullptr)
+        return check_stream_device(argument.function, stream, location.device);
+    StreamRef fitted;
+    const Status status = stream_ref(must_fit ? stream->handle : nullptr, location.device, &fitted);
+    if (status == CUKERN_OK)
+        stream = fitted;
+    else
+        raise_status(argument.state, argument.function, status);
+    return status == CUKERN_OK;
+}
+
+bool read_capsule(const ArgumentInfo &argument, PyObject *capsule, CapsuleUse use, ImportStream *stream,
+                  ForeignArray *array) noexcept {
     if (PyCapsule_IsValid(capsule, dlpack::kVersionedName) != 0) {
         auto *managed =
             static_cast<dlpack::ManagedTensorVersioned *>(PyCapsule_GetPointer(capsule, dlpack::kVersionedName));
@@ -332,11 +343,11 @@ bool read_capsule(const ArgumentInfo &argument, PyObject *capsule, CapsuleUse us
         }
         array->read_only = (managed->flags & dlpack::kReadOnly) != 0;
         array->is_copy = (managed->flags & dlpack::kIsCopied) != 0;
-        return take_capsule(argument, capsule, dlpack::kVersionedUsedName, use, managed, array);
+        return take_capsule(argument, capsule, dlpack::kVersionedUsedName, use, stream, managed, array);
     }
     if (PyCapsule_IsValid(capsule, dlpack::kLegacyName) != 0) {
         auto *managed = static_cast<dlpack::ManagedTensor *>(PyCapsule_GetPointer(capsule, dlpack::kLegacyName));
-        return take_capsule(argument, capsule, dlpack::kLegacyUsedName, use, managed, array);
+        return take_capsule(argument, capsule, dlpack::kLegacyUsedName, use, stream, managed, array);
     }
     const bool used = PyCapsule_IsValid(capsule, dlpack::kLegacyUsedName) != 0 ||
                       PyCapsule_IsValid(capsule, dlpack::kVersionedUsedName) != 0;

@@ -16,7 +16,7 @@ constexpr int kMostRecords = 16;  // types that are remembered; more take turns
 // False with an exception that must reach the caller; *value is null where there is no such attribute.
 bool find_attribute(PyObject *object, PyObject *name, PyRef *value) noexcept {
     *value = PyRef::steal(PyObject_GetAttr(object, name));
-    return *value || clear_absence();
+    return *value || clear_lookup_error();
 }
 
 bool find_attribute(PyObject *object, const char *name, PyRef *value) noexcept {
@@ -51,7 +51,7 @@ bool tells_stream(const ModuleState &state, PyObject *object, bool *tells) noexc
     const PyRef version = key ? PyRef::borrow(PyDict_GetItemWithError(interface.get(), key.get())) : PyRef();
     const long number = version ? PyLong_AsLong(version.get()) : 0;
     *tells = number >= 3;
-    return clear_absence();
+    return clear_lookup_error();
 }
 
 // Looks through the type and those that it comes from; a class in Python on the way may have put something else in
@@ -77,33 +77,34 @@ bool find_getter(PyObject *type, const char *name, AttributeGetter *getter) noex
         PyRef space;
         if (!find_attribute(own, "__dict__", &space)) return false;
         const int has = space ? PySequence_Contains(space.get(), key.get()) : 1;
-        if (has != 0) return clear_absence();
+        if (has != 0) return clear_lookup_error();
     }
     return true;
 }
 
 // The function in C behind a method of the type is found by binding the type's own method: what has been set on
 // the object says nothing of others.
-bool find_question(PyObject *object, const char *name, BoolMethod *question) noexcept {
+bool find_bool_method(PyObject *object, const char *name, BoolMethod *bool_method) noexcept {
     PyRef method;
     if (!find_attribute(reinterpret_cast<PyObject *>(Py_TYPE(object)), name, &method)) return false;
     PyRef bound;
     if (method && Py_TYPE(method.get()) == &PyMethodDescr_Type) {
         const auto bind = reinterpret_cast<descrgetfunc>(PyType_GetSlot(&PyMethodDescr_Type, Py_tp_descr_get));
         bound = PyRef::steal(bind(method.get(), object, reinterpret_cast<PyObject *>(Py_TYPE(object))));
-        if (!bound && !clear_absence()) return false;
+        if (!bound && !clear_lookup_error()) return false;
     }
     if (bound && PyCFunction_CheckExact(bound.get()) != 0 && PyCFunction_GetFlags(bound.get()) == METH_NOARGS)
-        question->function = PyCFunction_GetFunction(bound.get());
-    question->method = method.release();
+        bool_method->function = PyCFunction_GetFunction(bound.get());
+    bool_method->method = method.release();
     return true;
 }
 
 // What torch's __dlpack__ asks a tensor, and the exchange API does not.
-bool find_questions(PyObject *object, PyObject *module, TypeRecord &record) noexcept {
+bool find_torch_methods(PyObject *object, PyObject *module, TypeRecord &record) noexcept {
     auto *type = reinterpret_cast<PyObject *>(Py_TYPE(object));
     if (!find_getter(type, "requires_grad", &record.requires_grad) ||
-        !find_question(object, "is_neg", &record.is_neg) || !find_question(object, "is_conj", &record.is_conj))
+        !find_bool_method(object, "is_neg", &record.is_neg) ||
+        !find_bool_method(object, "is_conj", &record.is_conj))
         return false;
     record.is_torch = record.requires_grad.name != nullptr && starts_with(module, "torch");
     return true;
@@ -124,7 +125,7 @@ bool find_protocol(const ModuleState &state, PyObject *object, TypeRecord &recor
     record.api = capsule ? find_api(capsule.get()) : nullptr;
     if (record.api != nullptr) {
         record.protocol = Protocol::exchange;
-        return find_questions(object, module.get(), record);
+        return find_torch_methods(object, module.get(), record);
     }
     PyRef dlpack;
     PyRef interface;
@@ -225,7 +226,7 @@ bool find_record(ModuleState &state, PyObject *object, HeldRecord *record) noexc
     if (!find_attribute(object, "__dict__", &own)) return false;
     const int has = own && PyDict_Check(own.get()) ? PyDict_Contains(own.get(), state.name_cai) : 0;
     if (has > 0) (*record)->protocol = Protocol::cuda;
-    return has >= 0 || clear_absence();
+    return has >= 0 || clear_lookup_error();
 }
 
 bool locate(const ArgumentInfo &argument, const dlpack::Device &device, Location *location) noexcept {

@@ -138,7 +138,7 @@ bool import_by_exchange(const ArgumentInfo &argument, const TypeRecord &record, 
 bool read_by_interface(const ArgumentInfo &argument, const TypeRecord &record, PyObject *object,
                        ForeignArray *array) noexcept;
 
-// What a library checks in __dlpack__, or should, for an array that was read without it.
+// Refuses tensors that require gradients or have the negative or conjugate bit set, also after __dlpack__.
 bool check_foreign(const ArgumentInfo &argument, const TypeRecord &record, PyObject *object,
                    const ForeignArray &array) noexcept;
 
@@ -147,11 +147,21 @@ inline bool takes_stream(const dlpack::Device &device) noexcept {
     return device.type == dlpack::kCUDA || device.type == dlpack::kCUDAManaged;
 }
 
+// The stream that a call orders imported memory on. One that is not of the memory's device gives way to that
+// device's default stream; where it was named, a Stream is refused (ValueError) and a handle is taken to be of it.
+struct ImportStream {
+    HeldStream stream;
+    bool is_named = false;
+
+    bool fit(const ArgumentInfo &argument, const Location &location) noexcept;
+};
+
 // Takes over a capsule of either kind, which must not have been used. The array's keeper calls its deleter. A
-// capsule that is refused stays unused. What becomes an Array is checked as one; an operand may be copied to be
-// aligned.
+// capsule that is refused stays unused. What becomes an Array is checked as one, and `stream`, if there is one, is
+// fitted to it; an operand may be copied to be aligned.
 enum class CapsuleUse : std::int8_t { operand, array };
-bool read_capsule(const ArgumentInfo &argument, PyObject *capsule, CapsuleUse use, ForeignArray *array) noexcept;
+bool read_capsule(const ArgumentInfo &argument, PyObject *capsule, CapsuleUse use, ImportStream *stream,
+                  ForeignArray *array) noexcept;
 
 // What __dlpack_device__ says; TypeError where there is none, or no pair.
 bool ask_device(const ArgumentInfo &argument, PyObject *object, dlpack::Device *device) noexcept;

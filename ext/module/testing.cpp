@@ -123,7 +123,7 @@ PyMethodDef kTestingMethods[] = {
      "_set_staging(copies, slot_bytes=0, small_bytes=-1, /)\n--\n\nForce staging through its copies."},
     {"_use_backend", use_backend, METH_VARARGS, "_use_backend(name, /)\n--\n\nChange the back-end."},
     {"_block_usage", block_usage, METH_NOARGS,
-     "_block_usage()\n--\n\nReturn the bytes of device blocks in use and cached."},
+     "_block_usage()\n--\n\nReturn the bytes of blocks of all kinds of memory, in use and cached."},
     {"_release_caches", release_caches, METH_NOARGS,
      "_release_caches()\n--\n\nGive cached blocks and lanes back to the back-end."},
 #ifdef CUKERN_PLANTED_DEFECTS

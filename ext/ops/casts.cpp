@@ -55,7 +55,7 @@ PyObject *result_type_function(PyObject *module, PyObject *args) {
         return nullptr;
     }
     const ElementType promoted = promote_all(types, num_types);
-    return dtype_of(state, beside(promoted, weak)).release();
+    return dtype_of(state, promote_weak(promoted, weak)).release();
 }
 
 #define CUKERN_CAN_CAST "(from_, to, /)"

@@ -154,7 +154,7 @@ PyObject *cumulative_prod(PyObject *module, PyObject *const *values, Py_ssize_t 
         "\n\nParameters\n----------\n"                                                                        \
         "a : Array, ndarray, another library's array, or buffer\n    Of at least one dimension.\n"            \
         "axis : int, optional\n    The dimension along which; it may be left out where there is only one.\n"  \
-        "dtype : optional\n    What is returned; bool counts as int64.\n"                                     \
+        "dtype : optional\n    What is returned; of bool, whether any (sum) or all (prod) so far hold.\n"     \
         "include_initial : bool\n    Whether " identity                                                       \
         " comes first, so that the result is longer by one.\n"                                                \
         "out : array of any kind, or writable buffer, optional\n"                                             \

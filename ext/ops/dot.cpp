@@ -129,8 +129,8 @@ PyMethodDef kDotMethods[] = {
      "Of bool whether any product holds. Products are made first, in memory of their own.\n\n"
      "Parameters\n----------\na, b : Array, ndarray, another library's array, or buffer\n"
      "    Of shapes that broadcast, and of one length along `axis`.\n"
-     "axis : int\n    Counted from the end: from -1 down to the fewer dimensions.\n" CUKERN_DOT_TEXT
-     ">>> float(cukern.vecdot(a, a))\n14.0\n"},
+     "axis : int\n    From -min(a.ndim, b.ndim) to -1; from 0 up only where a.ndim equals "
+     "b.ndim.\n" CUKERN_DOT_TEXT ">>> float(cukern.vecdot(a, a))\n14.0\n"},
     {"dot", as_method(dot_function), METH_FASTCALL | METH_KEYWORDS,
      "dot" CUKERN_DOT "\n--\n\n"
      "Product of two arrays: of vectors, of matrices, or with numbers, as numpy.dot.\n\n"

@@ -41,7 +41,7 @@ bool check_type(Op op, const Types &types, ElementType compute) noexcept {
 bool resolve(Op op, const Types &types, ElementType compute, Operand &operand) noexcept {
     if (operand.weak() == Weak::none) return true;
     if (is_comparison(op) && !operand.fits(types.promoted())) {
-        operand.resolve_beyond();
+        operand.resolve_to_infinity();
         return true;
     }
     return operand.resolve(compute);
@@ -142,15 +142,15 @@ PyRef row_of(const OpInfo &op) noexcept {
 #define CUKERN_OPERANDS_TEXT_unary                                     \
     "a : Array, ndarray, another library's array, buffer, or number\n" \
     "    Operand of any shape and any strides.\n"
-#define CUKERN_OPERANDS_TEXT_binary                                                              \
-    "a, b : Array, ndarray, another library's array, buffer, or number\n"                        \
-    "    Operands of any shapes that broadcast and any strides. Python's own numbers take the\n" \
+#define CUKERN_OPERANDS_TEXT_binary                                                           \
+    "a, b : Array, ndarray, another library's array, buffer, or number\n"                     \
+    "    Operands of any shapes that broadcast and any strides. A Python scalar adopts the\n" \
     "    element type of the other operand.\n"
 #define CUKERN_OPERANDS_TEXT_scalar                            \
     "a : Array, ndarray, another library's array, or buffer\n" \
     "    Operand of any shape and any strides.\n"              \
     "factor : number or zero-dimensional array\n"              \
-    "    Python's own numbers take the element type of `a`.\n"
+    "    A Python scalar adopts the element type of `a`.\n"
 
 // By the result rule, for one operand and for two.
 #define CUKERN_PROMOTED_TEXT_unary "that of the operand"

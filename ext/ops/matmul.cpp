@@ -31,7 +31,8 @@ bool check_dimensions(const char *function, const char *argument, const TensorVi
     return false;
 }
 
-// NumPy's rules: a vector on the left is a row, one on the right a column, and that dimension leaves the result.
+// NumPy's rules: a vector on the left is a row, one on the right a column, and the result does not have that
+// dimension.
 bool result_shape(const char *function, const TensorView &a, const TensorView &b, Shape *shape) noexcept {
     if (!check_dimensions(function, "a", a) || !check_dimensions(function, "b", b)) return false;
     if (a.shape[a.ndim - 1] != b.shape[0]) {
@@ -58,7 +59,7 @@ TensorView as_rows(const TensorView &view, bool row) noexcept {
     return matrix;
 }
 
-// The result as a matrix (m, n): of the dimensions that left it, with a length of 1.
+// The result as an (m, n) matrix; a dimension that it lacks gets length 1.
 TensorView as_matrix(const TensorView &view, std::int64_t m, std::int64_t n, bool has_rows,
                      bool has_columns) noexcept {
     TensorView matrix = view;

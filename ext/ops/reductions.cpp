@@ -19,12 +19,11 @@
 namespace cukern::py {
 namespace {
 
-// Which dimensions leave, and the shape of what is left: with them of length 1, and without.
+// The axes to reduce, and the result's shape: with keepdims reduced axes have length 1.
 struct Plan {
     bool reduced[kMaxDims] = {};
     std::int64_t count = 1;  // of the elements of one result
     Shape shape;
-    Shape kept;
 };
 
 bool make_plan(const ModuleState &state, const char *function, Op op, const TensorView &view,
@@ -47,7 +46,6 @@ bool make_plan(const ModuleState &state, const char *function, Op op, const Tens
             if (given.keepdims) plan->shape.lengths[plan->shape.ndim++] = 1;
         } else {
             plan->shape.lengths[plan->shape.ndim++] = view.shape[d];
-            plan->kept.lengths[plan->kept.ndim++] = view.shape[d];
         }
     }
     if (plan->count != 0 || has_identity(op)) return true;
@@ -183,7 +181,7 @@ PyObject *reduce_array(Op op, PyObject *self, PyObject *const *values, Py_ssize_
                                                "a : Array, ndarray, another library's array, buffer, or "         \
                                                "number\n    Of any shape and any strides.\n"                      \
                                                "axis : int or tuple of int, optional\n"                           \
-                                               "    The dimensions that leave, by default all. An index is "      \
+                                               "    The axes to reduce, by default all. An index is "             \
                                                "of one dimension, or of all elements in C\n"                      \
                                                "    order.\n" CUKERN_DTYPE_DOC_##rule                             \
         "keepdims : bool\n"                                                                                       \

@@ -117,7 +117,7 @@ PyObject *array_std(PyObject *self, PyObject *const *values, Py_ssize_t count, P
         "a, /") "\n--\n\n" summary                                                                                \
                 "\n\nIn two passes: the mean, then the squared distances from it.\n\nParameters\n----------\n"    \
                 "a : Array, ndarray, another library's array, buffer, or number\n"                                \
-                "axis : int or tuple of int, optional\n    The dimensions that leave, by default all.\n"          \
+                "axis : int or tuple of int, optional\n    The axes to reduce, by default all.\n"                 \
                 "correction : float\n    The sum of squares is divided by the number of elements less this.\n"    \
                 "keepdims : bool\n    Whether dimensions stay, with length 1.\n"                                  \
                 "out : array of any kind, or writable buffer, optional\n    Takes the result, and is returned.\n" \

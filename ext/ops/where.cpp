@@ -23,7 +23,7 @@ bool check_factor(const Operand &factor) noexcept {
     return false;
 }
 
-// The type of several operands at once; Python's own numbers take theirs from the others.
+// The type of several operands at once; Python scalars adopt the arrays'.
 ElementType common_type(std::initializer_list<const Operand *> operands) noexcept {
     ElementType types[kMaxInputs];
     int count = 0;
@@ -34,7 +34,7 @@ ElementType common_type(std::initializer_list<const Operand *> operands) noexcep
         else
             weak = std::max(weak, operand->weak());
     }
-    return count > 0 ? beside(promote_all(types, count), weak) : weak_type(weak);
+    return count > 0 ? promote_weak(promote_all(types, count), weak) : weak_type(weak);
 }
 
 // The first operand is a condition, whose type counts for nothing, or a factor.
@@ -136,7 +136,7 @@ bool clipped_type(ModuleState &state, ElementType type, const Bounds &bounds, El
         if (!describe(state, "clip", name, bound, &description)) return false;
         types[count++] = description.type;
     }
-    *result = beside(promote_all(types, count), weak);
+    *result = promote_weak(promote_all(types, count), weak);
     return true;
 }
 

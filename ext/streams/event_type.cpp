@@ -105,12 +105,12 @@ PyMethodDef kEventMethods[] = {
      "record(stream=None)\n--\n\nMark the point that a stream, by default the current one, has been given work "
      "to."},
     {"synchronize", event_synchronize_method, METH_NOARGS,
-     "synchronize()\n--\n\nWait on the host until the event has passed."},
+     "synchronize()\n--\n\nWait on the host until the event has completed."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef kEventAttributes[] = {
-    {"done", event_done_attribute, nullptr, "Whether the event has passed; True where it was never recorded.",
+    {"done", event_done_attribute, nullptr, "Whether the event has completed; True where it was never recorded.",
      nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };

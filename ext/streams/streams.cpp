@@ -138,7 +138,7 @@ bool parse_device(const ModuleState &state, const char *function, PyObject *obje
     } else {
         const PyRef number = PyBool_Check(object) != 0 ? PyRef() : PyRef::steal(PyNumber_Index(object));
         if (!number) {
-            if (!clear_absence()) return false;
+            if (!clear_lookup_error()) return false;
             PyErr_Format(PyExc_TypeError, "%s: device is %R; expected a number or a cukern.Device", function,
                          object);
             return false;

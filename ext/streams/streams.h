@@ -49,7 +49,8 @@ bool parse_device(const ModuleState &state, const char *function, PyObject *obje
 bool stream_for_new(const ModuleState &state, const char *function, PyObject *device, PyObject *stream,
                     HeldStream *out) noexcept;
 
-// The default stream of memory that is on `device`: stream=, else the active one, else the legacy default stream.
+// The stream for work on memory of `device`: `stream`, else the active one of that device, else the legacy default
+// stream.
 bool stream_on(const ModuleState &state, const char *function, PyObject *stream, int device,
                HeldStream *out) noexcept;
 

@@ -188,7 +188,7 @@ void raise_no_bfloat16(const char *function) noexcept {
         function);
 }
 
-const char *supported_element_types() noexcept { return "float32, float64, int32, int64"; }
+const char *matmul_element_types() noexcept { return "float32, float64, int32, int64"; }
 
 const char *all_element_types() noexcept {
     struct Text {
@@ -216,12 +216,14 @@ bool add_element_types(PyObject *module, ModuleState &state) noexcept {
     state.bfloat16 = PyObject_CallFunction(state.bfloat16_type, "s", name_of(ElementType::bfloat16));
     if (state.bfloat16 == nullptr || PyModule_AddObjectRef(module, "bfloat16", state.bfloat16) != 0) return false;
     state.dtypes = PyTuple_New(kNumElementTypes);
-    const auto number_of = [](int i) { return numpy_type_of(static_cast<ElementType>(i)); };
+    const auto size_class_index = [](int i) { return numpy_type_of(static_cast<ElementType>(i)); };
     for (int i = 0; state.dtypes != nullptr && i < kNumElementTypes; ++i) {
-        PyObject *dtype = number_of(i) >= 0 ? reinterpret_cast<PyObject *>(PyArray_DescrFromType(number_of(i)))
-                                            : PyRef::borrow(Py_None).release();
+        PyObject *dtype = size_class_index(i) >= 0
+                              ? reinterpret_cast<PyObject *>(PyArray_DescrFromType(size_class_index(i)))
+                              : PyRef::borrow(Py_None).release();
         if (dtype == nullptr || PyTuple_SetItem(state.dtypes, i, dtype) != 0) return false;
-        if (number_of(i) >= 0 && PyModule_AddObjectRef(module, name_of(static_cast<ElementType>(i)), dtype) != 0)
+        if (size_class_index(i) >= 0 &&
+            PyModule_AddObjectRef(module, name_of(static_cast<ElementType>(i)), dtype) != 0)
             return false;
     }
     return state.dtypes != nullptr;

@@ -22,7 +22,7 @@ bool parse_shape(const char *function, PyObject *object, Shape *shape) noexcept 
     const PyRef tuple = PyRef::steal(
         PySequence_Check(object) != 0 && PyUnicode_Check(object) == 0 ? PySequence_Tuple(object) : nullptr);
     if (!tuple) {
-        if (!clear_absence()) return false;
+        if (!clear_lookup_error()) return false;
         PyErr_Format(PyExc_TypeError, "%s: shape is %R; expected an int or a tuple of ints", function, object);
         return false;
     }

@@ -96,7 +96,7 @@ bool wait_for_host(const ModuleState &state, const char *function, Storage *stor
             status = wait.wait();
         }
         if (status != CUKERN_OK) return succeeded(state, function, status);
-        done = storage->waited(write, wait);
+        done = storage->drop_waited(write, wait);
     }
     return true;
 }

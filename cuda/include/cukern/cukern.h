@@ -72,10 +72,10 @@ CUKERN_API cukern_status cukern_set_cublas_path(const char *path);
  *   cukern_sum_f32(const T *a, R *out, size_t n)                                      kind reduction, of all
  *   cukern_sum_f32_dev(const T *a, const int64_t *a_strides, const int64_t *shape, int ndim,
  *                      const int *axes, int num_axes, R *out, int device, void *stream)
- * A reduction's `axes` are those that leave, from 0 on; `out` is packed. Its R is int64_t where it sums integers
- * or gives an index. R is T, but double for the integer forms of operations whose result rule is `floating` or
- * `sized`, and a byte of 0 or 1 where it is `boolean`, `test`, `sign` or `logical`. Where an operation does not
- * take T, the function returns CUKERN_NOT_SUPPORTED. */
+ * A reduction's `axes` are the axes to reduce, counted from 0; `out` is packed. Its R is int64_t where it sums
+ * integers or gives an index. R is T, but double for the integer forms of operations whose result rule is
+ * `floating` or `sized`, and a byte of 0 or 1 where it is `boolean`, `test`, `sign` or `logical`. Where an
+ * operation does not take T, the function returns CUKERN_NOT_SUPPORTED. */
 #define CUKERN_RESULT_promoted_f32 float
 #define CUKERN_RESULT_promoted_f64 double
 #define CUKERN_RESULT_promoted_i32 int32_t

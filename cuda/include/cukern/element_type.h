@@ -83,12 +83,12 @@ constexpr ElementType type_of(char kind, int size) {
     }
 }
 
-// That of a complex type's parts; any other itself.
+// The type of a complex type's parts; any other type itself.
 constexpr ElementType real_of(ElementType type) {
     return kind_of(type) == 'c' ? type_of('f', size_of(type) / 2) : type;
 }
 
-// The type that is copied in place of another of its size and alignment.
+// The type that stands for `type` in copies: unsigned of its size, or the complex type itself.
 constexpr ElementType bits_of(ElementType type) {
     return kind_of(type) == 'c' ? type : type_of('u', size_of(type));
 }

@@ -14,8 +14,8 @@ enum class Op : std::int16_t {
 
 enum class OpKind : std::int8_t { binary, scalar, unary, choice, axpy, reduction };
 
-// The types that an operation computes in. real: but complex; numeric: but bool; inexact: floating and complex;
-// bits: bool and integers.
+// The types that an operation computes in. real: all except complex; numeric: all except bool; inexact: floating
+// and complex; bits: bool and integers.
 enum class TypeSet : std::int8_t { any, real, numeric, inexact, floating, bits, integers, boolean };
 
 // What an operation computes in, and returns if it is not the same, from its operands' promoted type.
@@ -100,7 +100,7 @@ constexpr bool returns_bool(ResultRule rule) {
            rule == ResultRule::sign;
 }
 
-// And the one that it returns.
+// The type that an operation returns, from the type that it computes in.
 constexpr ElementType result_type(Op op, ElementType compute) {
     if (returns_bool(info(op).rule)) return ElementType::bool_;
     if (info(op).rule == ResultRule::index) return ElementType::int64;
@@ -139,8 +139,7 @@ constexpr bool is_identity(Op op, ElementType compute) {
     }
 }
 
-// The type whose kernels serve: signed integers as unsigned ones of their size where it comes to the same bits,
-// and what is only moved as its bits.
+// The type whose kernel is used: unsigned for signed integers where the bits are the same; for `where`, bits only.
 constexpr ElementType kernel_type(Op op, ElementType compute) {
     if (op == Op::where) return kind_of(compute) == 'b' ? compute : bits_of(compute);
     if (kind_of(compute) != 'i') return compute;

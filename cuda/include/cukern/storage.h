@@ -2,10 +2,10 @@
 //
 // Idea: every launch records its stream on the memory that it touches (`record_use`), and a launch on another
 // stream waits for those that matter (`wait_before_use`), on the device, by events. A stream of our own and the
-// legacy default stream can still be asked for an event later; a handle from elsewhere may be gone by then, so
+// legacy default stream can still record an event later; a foreign handle may be destroyed by then, so
 // that its event is recorded at once. Memory goes back to the free list of the stream that it was made for; while
 // other streams are not done with it, it waits in the pool. Memory lent to a library whose streams are not known
-// is given back after an event that captures all that the device's context had been asked for.
+// is given back after an event recorded on all streams of the device's context.
 //
 // Uses are guarded by the caller (in the extension by the GIL); references are counted atomically.
 #pragma once
@@ -26,12 +26,12 @@ struct Use {
     std::uint64_t id = 0;
     Stream handle = nullptr;
     OwnedStream *owner = nullptr;  // retained
-    Event event = nullptr;         // recorded after the last work; null: asked of the stream when needed
+    Event event = nullptr;         // recorded after the last work; null: recorded when needed
     int device = 0;
     bool wrote = false;
-    bool theirs = false;       // of the library that the memory came from alone: nobody else has used it
-    bool awaited = false;      // by the stream below, since the last work
-    std::uint64_t waiter = 0;  // id
+    bool producer_only = false;  // only the producing library has used the memory; it orders the release itself
+    bool awaited = false;        // by the stream below, since the last work
+    std::uint64_t waiter = 0;    // id
     int waiter_device = 0;
 
     bool awaited_by(const StreamRef &stream) const noexcept {
@@ -79,7 +79,7 @@ public:
     // Gives the spare ones back, whose memory the pool is about to count or to need. Cheap where there are none.
     static void release_spares(Context *context) noexcept;
 
-    // How many have been destroyed in this process.
+    // How many have been given up in this process: freed, or kept as a spare.
     static std::int64_t released() noexcept;
 
     Storage(const Storage &) = delete;
@@ -94,7 +94,7 @@ public:
     bool is_adopted() const noexcept { return release_ != nullptr; }  // memory of another owner
     Backend backend() const noexcept;
 
-    // Work that follows on `stream` sees what was written, and where it writes comes after what was read.
+    // Makes `stream` wait for pending writes to this memory, and with `write` for pending reads, too.
     Status wait_before_use(const StreamRef &stream, bool write) noexcept {
         if (count_ == 0 || (count_ == 1 && uses_[0].id == stream.id && uses_[0].device == stream.device &&
                             uses_[0].event == nullptr))
@@ -102,35 +102,34 @@ public:
         return wait_before_use_slow(stream, write);
     }
 
-    // `stream` has been given work that reads or writes this memory.
+    // Records that work enqueued on `stream` reads or writes this memory.
     Status record_use(const StreamRef &stream, bool write) noexcept {
         if (count_ == 1 && uses_[0].id == stream.id && uses_[0].device == stream.device &&
             uses_[0].event == nullptr) {
             uses_[0].wrote |= write;
-            uses_[0].theirs = false;
+            uses_[0].producer_only = false;
             ++version_;
             return CUKERN_OK;
         }
         return record_use_slow(stream, write);
     }
 
-    // `stream` holds the work that other memory, just adopted, was written by. The library that gives it orders
-    // its release after that by itself.
+    // Records that the producing library wrote this adopted memory on `stream`; it orders the release itself.
     Status record_producer(const StreamRef &stream) noexcept {
         const Status status = record_use(stream, true);
-        if (status == CUKERN_OK && count_ == 1) uses_[0].theirs = true;
+        if (status == CUKERN_OK && count_ == 1) uses_[0].producer_only = true;
         return status;
     }
 
     // Work that the host must see done before it reads (or writes) the memory.
     Status pending(bool write, HostWait *wait) noexcept;
-    // What was waited for need not be waited for again. False where more has been recorded meanwhile.
-    bool waited(bool write, const HostWait &wait) noexcept;
+    // Drops the uses that were waited for. False where more were recorded meanwhile.
+    bool drop_waited(bool write, const HostWait &wait) noexcept;
 
     // The memory is lent to a library that may use it on any stream until the storage is released.
     void record_lent() noexcept {
         ++lent_;
-        for (Use &use : uses_) use.theirs = false;
+        for (Use &use : uses_) use.producer_only = false;
     }
     // A lent array has come back to us without anybody having used it.
     void record_returned() noexcept { --lent_; }
@@ -145,8 +144,8 @@ private:
     Status wait_before_use_slow(const StreamRef &stream, bool write) noexcept;
     static Storage *make(Context *context, MemoryKind kind, std::size_t bytes, const StreamRef &stream,
                          void *data) noexcept;
-    // A recycled block may still be worked on in its stream, which others have to wait for.
-    void record_recycled(const StreamRef &stream) noexcept {
+    // A reused block may have pending work on its stream: other streams must wait for it.
+    void record_pending_work(const StreamRef &stream) noexcept {
         uses_[0] = {stream.id, stream.handle, stream.owner, nullptr, stream.device, true};
         if (stream.owner != nullptr) stream.owner->retain();
         count_ = 1;
@@ -161,9 +160,9 @@ private:
     void destroy() noexcept;
     void free_now() noexcept;
     bool defer_destruction() noexcept;
-    bool is_at_home() const noexcept {
+    bool used_on_own_list_only() const noexcept {
         const Use &first = uses_[0];
-        return release_ == nullptr && count_ == 1 && first.id == home_ && first.device == device_ &&
+        return release_ == nullptr && count_ == 1 && first.id == free_list_id_ && first.device == device_ &&
                has_lasting_id({nullptr, first.id, first.owner, first.device});
     }
     bool waits_for_capture() const noexcept;
@@ -179,12 +178,12 @@ private:
     int lent_ = 0;
     bool captured_ = false;  // its address is in a graph: it is never used again
     int exports_ = 0;
-    std::uint64_t home_ = 0;             // the stream whose free list the block returns to
-    OwnedStream *home_owner_ = nullptr;  // retained
+    std::uint64_t free_list_id_ = 0;          // the stream whose free list the block returns to
+    OwnedStream *free_list_owner_ = nullptr;  // retained
     Release release_ = nullptr;
     void *owner_ = nullptr;
     int count_ = 0;
-    std::uint32_t version_ = 0;  // changes with every note
+    std::uint32_t version_ = 0;  // changes with every recorded use
     Use uses_[kMostUses];
 };
 

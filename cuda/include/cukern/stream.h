@@ -50,29 +50,29 @@ private:
 };
 
 // A stream as a call uses it. `id` tells live streams apart, of which the per-thread default stream is one handle
-// for many. It is 0 for the legacy default stream. A handle from elsewhere may be that of another stream tomorrow,
+// for many. It is 0 for the legacy default stream. A foreign handle may be that of another stream later,
 // so that nothing is kept by its id: see Storage and BlockPool.
 struct StreamRef {
     Stream handle = nullptr;
     std::uint64_t id = 0;
-    OwnedStream *owner = nullptr;  // borrowed; null for a default stream and for a handle from elsewhere
+    OwnedStream *owner = nullptr;  // borrowed; null for a default stream and for a foreign handle
     int device = 0;
 };
 
 inline StreamRef OwnedStream::ref() noexcept { return {handle_, id_, this, device_}; }
 
-// Whether a stream can still be asked for an event later: a handle from elsewhere may be gone by then, and the
+// Whether an event can still be recorded on the stream later: a foreign handle may be destroyed by then, and the
 // per-thread default stream is another one on another thread.
 inline bool has_lasting_id(const StreamRef &stream) noexcept { return stream.id == 0 || stream.owner != nullptr; }
 
-// The reference to a handle from elsewhere; `handle` must be of a live stream of `device`.
+// The reference to a foreign handle; `handle` must be of a live stream of `device`.
 Status stream_ref(Stream handle, int device, StreamRef *out) noexcept;
 
 Status stream_synchronize(const StreamRef &stream) noexcept;
 Status stream_done(const StreamRef &stream, bool *done) noexcept;
 Status stream_is_capturing(const StreamRef &stream, bool *capturing) noexcept;
 
-// `after` starts what follows only when what is on `before` now is done; the host does not wait.
+// Makes later work on `after` wait for all work now on `before`; the host does not wait.
 Status stream_wait_stream(const StreamRef &after, const StreamRef &before) noexcept;
 
 // Waits for everything on a device.
@@ -91,7 +91,7 @@ public:
 
 private:
     Context *context_ = nullptr;
-    void *left_ = nullptr;
+    void *previous_ = nullptr;
     Status status_;
 };
 

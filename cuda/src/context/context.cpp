@@ -193,7 +193,7 @@ void testing::release_caches() noexcept {
     active->graph_blocks.collect();
     active->lanes.trim();
     active->blocks.trim();
-    active->events.empty();
+    active->events.destroy_cached();
 }
 
 }  // namespace cukern

@@ -10,13 +10,13 @@ Status ScratchBuffer::acquire(Context &context, std::size_t bytes, const StreamR
     Capture capture;
     if (stream.id != 0) CUKERN_TRY(context.runtime.find_capture(stream.handle, &capture));
     if (capture.is_active) {
-        CUKERN_TRY(context.graph_blocks.acquire(capture, stream, bytes, &owned_));
-        data_ = owned_->data;
+        CUKERN_TRY(context.graph_blocks.acquire(capture, stream, bytes, &graph_block_));
+        data_ = graph_block_->data;
         context_ = &context;
         return CUKERN_OK;
     }
-    bool recycled = false;
-    CUKERN_TRY(context.blocks.acquire(MemoryKind::device, bytes, stream, &data_, &recycled));
+    bool may_be_in_use = false;
+    CUKERN_TRY(context.blocks.acquire(MemoryKind::device, bytes, stream, &data_, &may_be_in_use));
     context_ = &context;
     bytes_ = bytes;
     stream_ = stream;
@@ -26,8 +26,8 @@ Status ScratchBuffer::acquire(Context &context, std::size_t bytes, const StreamR
 
 void ScratchBuffer::reset() noexcept {
     if (data_ == nullptr) return;
-    if (owned_ != nullptr) {
-        context_->graph_blocks.give_back(std::exchange(owned_, nullptr));
+    if (graph_block_ != nullptr) {
+        context_->graph_blocks.give_back(std::exchange(graph_block_, nullptr));
         data_ = nullptr;
         return;
     }

@@ -21,7 +21,7 @@ public:
 
 private:
     Context *context_ = nullptr;
-    GraphBlocks::Owned *owned_ = nullptr;  // by a graph
+    GraphBlocks::Owned *graph_block_ = nullptr;  // in a capture: the block, which the graph owns
     void *data_ = nullptr;
     std::size_t bytes_ = 0;
     StreamRef stream_;

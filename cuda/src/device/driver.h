@@ -68,7 +68,7 @@ private:
 // know, 1 for the host's, 2 for a device's.
 cudaError_t pointer_attributes(const void *data, int *kind, bool *managed, int *device) noexcept;
 
-// cuCtxRecordEvent: records `event` behind all that the current device's context has been asked for.
+// cuCtxRecordEvent: records `event` after all work of the current device's context.
 // cudaErrorNotSupported where the driver is older than 12.5.
 cudaError_t record_context(cudaEvent_t event) noexcept;
 

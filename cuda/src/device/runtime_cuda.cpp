@@ -57,10 +57,10 @@ public:
     Status current_device(int *device) noexcept override {
         return check(cuda::current_device(device), "cudaGetDevice");
     }
-    Status enter_device(int device, void **left) noexcept override {
+    Status enter_device(int device, void **previous) noexcept override {
         bool pushed = false;
         const Status status = check(cuda::push_device(device, &pushed), "cuCtxPushCurrent");
-        if (pushed) *left = this;  // anything but null
+        if (pushed) *previous = this;  // anything but null
         return status;
     }
     void leave_device(void *) noexcept override { cuda::pop_device(); }

@@ -128,7 +128,7 @@ struct Reducer<Op::max, T> : ExtremeReducer<Op::maximum, T, true> {};
 template <typename T>
 struct Reducer<Op::min, T> : ExtremeReducer<Op::minimum, T, false> {};
 
-// A NaN is beyond all, the first of equals wins. An index of -1: nothing yet.
+// Propagates NaN; of equal elements the first one's index is kept. An index of -1: nothing yet.
 template <typename T, bool finds_max, typename Index>
 struct IndexReducer {
     struct A {

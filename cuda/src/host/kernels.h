@@ -20,8 +20,7 @@ constexpr bool is_made(ElementType type, F exists) noexcept {
 #endif
 }
 
-// Computes elements [begin, end) of out. One translation unit a few element types, so that the build runs in
-// parallel.
+// Computes elements [begin, end) of out. Compiled once for each element type, so that the build runs in parallel.
 using RangeFunction = void (*)(const ElementwiseLaunch &, std::int64_t, std::int64_t) noexcept;
 template <typename T>
 RangeFunction range_function(Op op) noexcept;

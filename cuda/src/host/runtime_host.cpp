@@ -42,10 +42,10 @@ public:
         return CUKERN_OK;
     }
 
-    Status enter_device(int device, void **left) noexcept override {
+    Status enter_device(int device, void **previous) noexcept override {
         CUKERN_TRY(check(device));
         if (current() == device) return CUKERN_OK;
-        *left = &places_[current()];
+        *previous = &places_[current()];
         current() = device;
         return CUKERN_OK;
     }

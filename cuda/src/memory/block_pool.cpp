@@ -21,14 +21,14 @@ bool pool_enabled() noexcept {
     return text == nullptr || std::strcmp(text, "0") != 0;
 }
 
-constexpr std::size_t kCrowd = 64;
+constexpr std::size_t kCollectThreshold = 64;
 
 }  // namespace
 
 BlockPool::BlockPool(Runtime &runtime, EventPool &events) noexcept
-    : runtime_(runtime), events_(events), enabled_(pool_enabled()), crowd_(kCrowd) {}
+    : runtime_(runtime), events_(events), enabled_(pool_enabled()), collect_threshold_(kCollectThreshold) {}
 
-bool BlockPool::same_block(std::size_t bytes, std::size_t other) const noexcept {
+bool BlockPool::same_size_class(std::size_t bytes, std::size_t other) const noexcept {
     return bytes == other || (enabled_ && size_class(bytes) == size_class(other));
 }
 
@@ -68,7 +68,7 @@ void *BlockPool::take(const Key &key) noexcept {
     return data;
 }
 
-// A block that others still work on: `stream` waits for them, on the device.
+// Takes a block with pending work and makes `stream` wait for it on the device.
 void *BlockPool::take_waiting(const Key &key, const StreamRef &stream) noexcept {
     for (Waiting &block : waiting_) {
         if (!serves(block.key, key) || block.lent) continue;
@@ -81,7 +81,7 @@ void *BlockPool::take_waiting(const Key &key, const StreamRef &stream) noexcept 
         block.events.release(events_);
         block = waiting_.back();
         waiting_.pop_back();
-        forget(own);
+        subtract_cached(own);
         usage_of(own)->in_use += static_cast<std::int64_t>(std::get<3>(own));
         count_free_list_hit();
         return data;
@@ -89,40 +89,42 @@ void *BlockPool::take_waiting(const Key &key, const StreamRef &stream) noexcept 
     return nullptr;
 }
 
-// Of the stream's own list, of those whose events have passed, of no stream's, and last what others work on.
-void *BlockPool::find(const Key &key, const StreamRef &stream, bool *recycled) noexcept {
+// Search order: the stream's own list, blocks whose events completed, idle blocks, blocks with pending work.
+void *BlockPool::find(const Key &key, const StreamRef &stream, bool *may_be_in_use) noexcept {
     auto [kind, device, list, size] = key;
-    *recycled = list != kIdle;
+    *may_be_in_use = list != kIdle;
     void *data = take(key);
     if (data == nullptr && !waiting_.empty()) {
         collect();
         data = take(key);
     }
     if (data != nullptr) return data;
-    *recycled = false;
-    if (list == kIdle) return nullptr;  // later uses on a stream of elsewhere are known by events alone
+    *may_be_in_use = false;
+    if (list == kIdle)
+        return nullptr;  // no event can be recorded later on a foreign stream, so its block must be idle
     data = take({kind, device, kIdle, size});
     if (data != nullptr || waiting_.empty()) return data;
     data = take_waiting(key, stream);
-    *recycled = data != nullptr;
+    *may_be_in_use = data != nullptr;
     return data;
 }
 
 void *BlockPool::acquire_cached(MemoryKind kind, std::size_t bytes, const StreamRef &stream,
-                                bool *recycled) noexcept {
+                                bool *may_be_in_use) noexcept {
     const Key key = key_of(kind, bytes, stream.device, list_of(stream));
     const std::lock_guard lock(mutex_);
-    void *data = find(key, stream, recycled);
+    void *data = find(key, stream, may_be_in_use);
     if (data != nullptr) return data;
-    const bool had_lent = record_lent(enabled_ ? &key : nullptr);  // without a pool all of them can go
-    return had_lent ? find(key, stream, recycled) : nullptr;
+    const bool had_lent = record_lent_events(enabled_ ? &key : nullptr);  // without a pool all of them can go
+    return had_lent ? find(key, stream, may_be_in_use) : nullptr;
 }
 
 Status BlockPool::acquire(MemoryKind kind, std::size_t bytes, const StreamRef &stream, void **out,
-                          bool *recycled) noexcept {
-    *out = acquire_cached(kind, bytes, stream, recycled);
-    return *out != nullptr ? CUKERN_OK
-                           : allocate(key_of(kind, bytes, stream.device, list_of(stream)), Pinned::goes, out);
+                          bool *may_be_in_use) noexcept {
+    *out = acquire_cached(kind, bytes, stream, may_be_in_use);
+    return *out != nullptr
+               ? CUKERN_OK
+               : allocate(key_of(kind, bytes, stream.device, list_of(stream)), Pinned::free_pinned, out);
 }
 
 Status BlockPool::acquire_idle(std::size_t bytes, int device, void **out) noexcept {
@@ -136,7 +138,7 @@ Status BlockPool::acquire_idle(std::size_t bytes, int device, void **out) noexce
             *out = take(key);
         }
     }
-    return *out != nullptr ? CUKERN_OK : allocate(key, Pinned::stays, out);
+    return *out != nullptr ? CUKERN_OK : allocate(key, Pinned::keep_pinned, out);
 }
 
 bool BlockPool::over_limit(const Key &key) noexcept {
@@ -165,7 +167,7 @@ Status BlockPool::allocate(const Key &key, Pinned pinned, void **out) noexcept {
         status = runtime_.allocate(kind, size, out);
         if (status == CUKERN_OUT_OF_MEMORY) {
             const bool gave =
-                pinned == Pinned::goes && give_reserve_back_ != nullptr && give_reserve_back_(reserve_);
+                pinned == Pinned::free_pinned && give_reserve_back_ != nullptr && give_reserve_back_(reserve_);
             if (trim(pinned) || gave) status = runtime_.allocate(kind, size, out);
         }
     }
@@ -214,7 +216,7 @@ void BlockPool::release(MemoryKind kind, void *data, std::size_t bytes, int devi
         left.release(events_);
         return;
     }
-    if (!enabled_ || waiting_.size() > crowd_) collect();
+    if (!enabled_ || waiting_.size() > collect_threshold_) collect();
 }
 
 void BlockPool::forget_stream(const StreamRef &stream) noexcept {
@@ -242,13 +244,13 @@ void BlockPool::forget_stream(const StreamRef &stream) noexcept {
                 kept = false;
             }
             if (kept) continue;
-            forget(entry->first);
+            subtract_cached(entry->first);
             runtime_.release(kind, data);
             events.release(events_);
         }
         entry = free_.erase(entry);
     }
-    forget_lists();
+    reset_last_list();
 }
 
 // False when there is no host memory for the list, or nothing is to be kept.
@@ -268,7 +270,7 @@ bool BlockPool::keep(const Key &key, void *data) noexcept {
     return true;
 }
 
-void BlockPool::forget(const Key &key) noexcept {
+void BlockPool::subtract_cached(const Key &key) noexcept {
     usage_of(key)->cached -= static_cast<std::int64_t>(std::get<3>(key));
 }
 
@@ -277,10 +279,9 @@ bool BlockPool::serves(const Key &own, const Key &key) noexcept {
            std::get<3>(own) == std::get<3>(key);
 }
 
-// Blocks that were lent get an event after all that their device has been asked for so far: those that may serve
-// `key`, or all without one. CUDA ends every capture in the device's context when it records one, so this comes as
-// late as can be: where the driver would be asked for memory. Whether there was any.
-bool BlockPool::record_lent(const Key *key) noexcept {
+// Records an event on the device's context for each lent block that can serve `key` (null: all). This ends every
+// capture in the context, so it is done only before asking the driver for memory. Returns whether there were any.
+bool BlockPool::record_lent_events(const Key *key) noexcept {
     bool any = false;
     for (Waiting &block : waiting_) {
         if (!block.lent || (key != nullptr && !serves(block.key, *key))) continue;
@@ -299,7 +300,7 @@ bool BlockPool::record_lent(const Key *key) noexcept {
     return any;
 }
 
-// Blocks whose events have passed go to their free lists.
+// Blocks whose events have completed go to their free lists.
 void BlockPool::collect() noexcept {
     std::size_t left = 0;
     for (Waiting &block : waiting_) {
@@ -309,14 +310,14 @@ void BlockPool::collect() noexcept {
             continue;
         }
         block.events.release(events_);
-        forget(block.key);
+        subtract_cached(block.key);
         if (!keep(block.key, block.data)) runtime_.release(std::get<0>(block.key), block.data);
     }
     waiting_.resize(left);
-    crowd_ = 2 * left + kCrowd;
+    collect_threshold_ = 2 * left + kCollectThreshold;
 }
 
-// The driver's release of device memory waits for the device, that of pinned memory need not.
+// The driver may free pinned memory without waiting (it waits for device memory): wait here first.
 Status BlockPool::wait_for_pinned(const Lists &free, const std::vector<Waiting> &waiting) noexcept {
     bool any = false;
     for (const auto &[key, list] : free)
@@ -338,17 +339,17 @@ bool BlockPool::trim(Pinned pinned) noexcept {
     {
         const std::lock_guard lock(mutex_);
         free.swap(free_);
-        forget_lists();
+        reset_last_list();
         waiting.swap(waiting_);
-        crowd_ = kCrowd;
+        collect_threshold_ = kCollectThreshold;
         for (const auto &[key, list] : free)
-            for (std::size_t i = 0; i < list.blocks.size(); ++i) forget(key);
-        for (const Waiting &block : waiting) forget(block.key);
+            for (std::size_t i = 0; i < list.blocks.size(); ++i) subtract_cached(key);
+        for (const Waiting &block : waiting) subtract_cached(block.key);
     }
     bool idle = false;
     {
         const ErrorKeeper before;  // of the call that needs the memory
-        idle = pinned == Pinned::goes && wait_for_pinned(free, waiting) == CUKERN_OK;
+        idle = pinned == Pinned::free_pinned && wait_for_pinned(free, waiting) == CUKERN_OK;
     }
     const auto stays = [idle](const Key &key) { return !idle && std::get<0>(key) == MemoryKind::pinned; };
     bool any = false;

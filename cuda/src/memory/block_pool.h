@@ -47,40 +47,40 @@ public:
     }
 
     bool enabled() const noexcept { return enabled_; }
-    // Whether a block for one number of bytes serves another.
-    bool same_block(std::size_t bytes, std::size_t other) const noexcept;
-    // The same for all numbers of bytes that one block serves; others of about the size have another.
-    static unsigned number_of(MemoryKind kind, std::size_t bytes) noexcept {
+    // Whether blocks for both sizes are of one size class.
+    bool same_size_class(std::size_t bytes, std::size_t other) const noexcept;
+    // A number for the kind and the size class; neighbouring classes have different ones.
+    static unsigned size_class_index(MemoryKind kind, std::size_t bytes) noexcept {
         const unsigned base = static_cast<unsigned>(kind) * 5;
         if (bytes <= 512) return base;
         const int power = 64 - __builtin_clzll(static_cast<unsigned long long>(bytes - 1));
         return base + 4 * static_cast<unsigned>(power) + static_cast<unsigned>((bytes - 1) >> (power - 3));
     }
 
-    // From what is cached alone; null where there is none. `recycled`: work that `stream` has been given, or waits
-    // for, may still be on its way.
-    void *acquire_cached(MemoryKind kind, std::size_t bytes, const StreamRef &stream, bool *recycled) noexcept;
+    // Only from cached blocks; null where there are none. `may_be_in_use`: work on `stream` may still use the
+    // block.
+    void *acquire_cached(MemoryKind kind, std::size_t bytes, const StreamRef &stream,
+                         bool *may_be_in_use) noexcept;
     // `device` must be current. Out of memory gives all cached blocks back and tries once more.
     Status acquire(MemoryKind kind, std::size_t bytes, const StreamRef &stream, void **out,
-                   bool *recycled) noexcept;
+                   bool *may_be_in_use) noexcept;
 
     // A block that nothing works on, for a captured call: from what is idle, or from the driver, never by waiting.
     // Its kind is device memory, and its device must be current.
     Status acquire_idle(std::size_t bytes, int device, void **out) noexcept;
 
-    // Back to a list once `events` have passed, which are given back then. A block that was lent may be in use on
-    // streams that nobody told of: it waits for all that its device has been asked for by the time that it is
-    // needed again.
+    // Returns a block to a list once `events` have completed, and the events to their pool. A block that was lent
+    // may be in use on unknown streams: before it is reused it waits for all work of its device.
     void release(MemoryKind kind, void *data, std::size_t bytes, int device, std::uint64_t list,
                  const Events &events = {}, bool lent = false) noexcept;
 
     // A stream is about to go: what is cached for it goes to the idle blocks.
     void forget_stream(const StreamRef &stream) noexcept;
 
-    // Gives back what is cached; whether there was anything. The release of pinned memory waits for the device,
-    // which a capture forbids: see Pinned.
-    enum class Pinned { goes, stays };
-    bool trim(Pinned pinned = Pinned::goes) noexcept;
+    // Frees all cached blocks; returns whether there were any. Pinned blocks need a wait for the device first,
+    // which a capture forbids.
+    enum class Pinned { free_pinned, keep_pinned };
+    bool trim(Pinned pinned = Pinned::free_pinned) noexcept;
 
     void set_limit(MemoryKind kind, int device, std::int64_t bytes) noexcept;
     struct Usage {
@@ -107,15 +107,15 @@ private:
     };
     using Lists = std::map<Key, FreeList>;
     FreeList *find_list(const Key &key) noexcept;
-    void forget_lists() noexcept { last_ = nullptr; }
+    void reset_last_list() noexcept { last_ = nullptr; }
     Key key_of(MemoryKind kind, std::size_t bytes, int device, std::uint64_t list) const noexcept;
     void *take(const Key &key) noexcept;
-    void *find(const Key &key, const StreamRef &stream, bool *recycled) noexcept;
+    void *find(const Key &key, const StreamRef &stream, bool *may_be_in_use) noexcept;
     void *take_waiting(const Key &key, const StreamRef &stream) noexcept;
     bool keep(const Key &key, void *data) noexcept;
-    void forget(const Key &key) noexcept;
+    void subtract_cached(const Key &key) noexcept;
     void collect() noexcept;
-    bool record_lent(const Key *key) noexcept;
+    bool record_lent_events(const Key *key) noexcept;
     static bool serves(const Key &own, const Key &key) noexcept;
     Status allocate(const Key &key, Pinned pinned, void **out) noexcept;
     Status wait_for_pinned(const Lists &free, const std::vector<Waiting> &waiting) noexcept;
@@ -138,7 +138,7 @@ private:
     Lists free_;
     Lists::value_type *last_ = nullptr;  // the list that was last looked for: most calls ask for the same again
     std::vector<Waiting> waiting_;
-    std::size_t crowd_;  // waiting blocks from which on a release looks whether some need not wait any more
+    std::size_t collect_threshold_;  // a release collects finished blocks when more than this many wait
     std::map<std::pair<MemoryKind, int>, Usage> usage_;
 };
 

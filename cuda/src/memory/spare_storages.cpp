@@ -7,7 +7,7 @@ namespace cukern {
 namespace {
 
 std::atomic<Storage *> &spare_slot(Context *context, MemoryKind kind, std::size_t bytes) noexcept {
-    return context->spares[BlockPool::number_of(kind, bytes) % Context::kSpares];
+    return context->spares[BlockPool::size_class_index(kind, bytes) % Context::kSpares];
 }
 
 }  // namespace
@@ -15,8 +15,9 @@ std::atomic<Storage *> &spare_slot(Context *context, MemoryKind kind, std::size_
 // Only of the legacy default stream: that of an owned stream would keep the stream.
 bool Storage::give_as_spare() noexcept {
     const bool plain = release_ == nullptr && data_ != nullptr && lent_ == 0 && !captured_;
-    const bool needs_no_event = count_ == 0 || (is_at_home() && uses_[0].event == nullptr);
-    if (!plain || !needs_no_event || home_ != 0 || generation_ != fork_generation() || !context_->blocks.enabled())
+    const bool needs_no_event = count_ == 0 || (used_on_own_list_only() && uses_[0].event == nullptr);
+    if (!plain || !needs_no_event || free_list_id_ != 0 || generation_ != fork_generation() ||
+        !context_->blocks.enabled())
         return false;
     if (Storage *before = spare_slot(context_, kind_, bytes_).exchange(this, std::memory_order_acq_rel))
         before->free_now();
@@ -29,14 +30,14 @@ Storage *Storage::take_spare(Context *context, MemoryKind kind, std::size_t byte
     Storage *spare = spare_slot(context, kind, bytes).exchange(nullptr, std::memory_order_acq_rel);
     if (spare == nullptr) return nullptr;
     if (spare->generation_ != fork_generation()) return nullptr;  // the parent's
-    const bool same_size = bytes == spare->bytes_ || context->blocks.same_block(bytes, spare->bytes_);
+    const bool same_size = bytes == spare->bytes_ || context->blocks.same_size_class(bytes, spare->bytes_);
     if (spare->kind_ != kind || spare->device_ != stream.device || !same_size) {
         spare->free_now();
         return nullptr;
     }
     spare->references_.store(1, std::memory_order_relaxed);
     spare->bytes_ = bytes;
-    spare->record_recycled(stream);
+    spare->record_pending_work(stream);
     count_free_list_hit();
     return spare;
 }

@@ -48,7 +48,7 @@ Status refuse_captured() noexcept {
                 "cannot be waited for until the capture ends");
 }
 
-// The event after all that a use has done: that of a foreign stream is there already.
+// Records the event after a use's work, unless it has one (a foreign stream's is recorded at the launch).
 Status record_event_of(Context &context, Use &use) noexcept {
     if (use.event != nullptr) return CUKERN_OK;
     bool captured = false;
@@ -73,7 +73,7 @@ Status wait_for_use(Context &context, const StreamRef &stream, Use &use) noexcep
     return context.runtime.wait_event(stream.handle, use.event);
 }
 
-// What failed after work was given to a stream leaves nothing to wait for.
+// After a failure no event covers the enqueued work, so the host waits for the stream here.
 Status wait_after_failure(Context &context, const StreamRef &stream, Status status) noexcept {
     if (status == CUKERN_OK) return status;
     const ErrorKeeper cause;
@@ -122,10 +122,10 @@ Storage *Storage::make(Context *context, MemoryKind kind, std::size_t bytes, con
     storage->generation_ = fork_generation();
     storage->kind_ = kind;
     storage->device_ = stream.device;
-    storage->home_ = BlockPool::list_of(stream);
+    storage->free_list_id_ = BlockPool::list_of(stream);
     storage->data_ = data;
     storage->bytes_ = bytes;
-    storage->home_owner_ = stream.owner;
+    storage->free_list_owner_ = stream.owner;
     if (stream.owner != nullptr) stream.owner->retain();
     return storage;
 }
@@ -138,16 +138,16 @@ Status Storage::allocate(MemoryKind kind, std::size_t bytes, const StreamRef &st
     BlockPool &blocks = active->blocks;
     active->graph_blocks.collect();
     void *data = nullptr;
-    bool recycled = false;
+    bool may_be_in_use = false;
     if (bytes > 0) {
         *out = take_spare(active, kind, bytes, stream);
         if (*out != nullptr) return CUKERN_OK;
-        data = blocks.acquire_cached(kind, bytes, stream, &recycled);
+        data = blocks.acquire_cached(kind, bytes, stream, &may_be_in_use);
         if (data == nullptr && only_cached) return CUKERN_OK;
         if (data == nullptr) {
             const DeviceGuard guard(active->runtime, stream.device);
             CUKERN_TRY(guard.status());
-            CUKERN_TRY(blocks.acquire(kind, bytes, stream, &data, &recycled));
+            CUKERN_TRY(blocks.acquire(kind, bytes, stream, &data, &may_be_in_use));
         }
     }
     Storage *storage = make(active, kind, bytes, stream, data);
@@ -155,7 +155,7 @@ Status Storage::allocate(MemoryKind kind, std::size_t bytes, const StreamRef &st
         if (data != nullptr) blocks.release(kind, data, bytes, stream.device, BlockPool::list_of(stream));
         return no_memory();
     }
-    if (recycled) storage->record_recycled(stream);
+    if (may_be_in_use) storage->record_pending_work(stream);
     *out = storage;
     return CUKERN_OK;
 }
@@ -193,7 +193,7 @@ Status Storage::wait_before_use_slow(const StreamRef &stream, bool write) noexce
     bool asked = false;
     for (int i = 0; i < count_; ++i) {
         Use &use = uses_[i];
-        // A handle of elsewhere may be of another stream by now than the one that has worked here.
+        // A foreign handle may belong to another stream by now than the one that was recorded.
         const bool own = has_lasting_id(stream) && use.id == stream.id && use.device == stream.device;
         if (own || (!use.wrote && !write) || use.awaited_by(stream)) continue;
         if (!asked) {
@@ -205,7 +205,7 @@ Status Storage::wait_before_use_slow(const StreamRef &stream, bool write) noexce
         CUKERN_TRY(wait_for_use(*context_, stream, use));
         use.waiter = stream.id;
         use.waiter_device = stream.device;
-        use.awaited = has_lasting_id(stream);  // an id of elsewhere may be another stream's tomorrow
+        use.awaited = has_lasting_id(stream);  // a foreign id may belong to another stream later
     }
     return CUKERN_OK;
 }
@@ -227,7 +227,7 @@ Status Storage::add_use(const StreamRef &stream, bool write) noexcept {
         }
     }
     ++version_;
-    if (at == kMostUses) {  // this stream takes over from another: it waits for it
+    if (at == kMostUses) {  // the list is full: `stream` waits for the first use and replaces it
         CUKERN_TRY(wait_for_use(*context_, stream, uses_[0]));
         write = write || uses_[0].wrote;
         drop(0);
@@ -240,7 +240,7 @@ Status Storage::add_use(const StreamRef &stream, bool write) noexcept {
     }
     Use &use = uses_[at];
     use.wrote = use.wrote || write;
-    use.theirs = false;
+    use.producer_only = false;
     use.awaited = false;
     if (has_lasting_id(stream)) {  // its event, if there was one, is of earlier work
         if (use.event != nullptr) context_->events.release(use.device, std::exchange(use.event, nullptr));
@@ -253,7 +253,7 @@ Status Storage::add_use(const StreamRef &stream, bool write) noexcept {
             CUKERN_TRY(context_->runtime.wait_event(stream.handle, use.event));
         CUKERN_TRY(context_->runtime.record(use.event, stream.handle));
     }
-    // What follows a write follows what that write has waited for.
+    // The write waited for all other uses, so later work need only wait for the write.
     for (int i = count_ - 1; write && i >= 0; --i)
         if (uses_[i].id != stream.id || uses_[i].device != stream.device) drop(i);
     return CUKERN_OK;
@@ -274,7 +274,7 @@ Status Storage::pending(bool write, HostWait *wait) noexcept {
     return CUKERN_OK;
 }
 
-bool Storage::waited(bool write, const HostWait &wait) noexcept {
+bool Storage::drop_waited(bool write, const HostWait &wait) noexcept {
     if (version_ != wait.version_) return false;
     for (int i = count_ - 1; i >= 0; --i)
         if (uses_[i].wrote || write) drop(i);
@@ -285,14 +285,13 @@ void Storage::release() noexcept {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
 }
 
-// The events that must pass before the memory is anybody else's. A block that its own stream alone has used needs
-// none: its next user comes after what is there now. One that waits for another stream may go to any, which then
-// has to wait for its own stream too. Where no event can be had, the host waits here.
+// Collects the events that must complete before the memory is reused: none if only the stream of its free list
+// used it, since that stream orders the next use. Where no event can be recorded, the host waits here.
 void Storage::take_events(Events *events) noexcept {
-    if (is_at_home()) return;
+    if (used_on_own_list_only()) return;
     for (int i = 0; i < count_; ++i) {
         Use &use = uses_[i];
-        if (use.theirs) continue;
+        if (use.producer_only) continue;
         if (record_event_of(*context_, use) == CUKERN_OK) {
             events->add(std::exchange(use.event, nullptr), use.device);
             continue;
@@ -304,13 +303,13 @@ void Storage::take_events(Events *events) noexcept {
 
 std::int64_t Storage::released() noexcept { return g_released.load(std::memory_order_relaxed); }
 
-// Whether no event can be had of what a stream has done, because it is being captured.
+// Whether no event can be recorded for a use, because its stream is being captured.
 bool Storage::waits_for_capture() const noexcept {
-    if (count_ == 0 || is_at_home()) return false;
+    if (count_ == 0 || used_on_own_list_only()) return false;
     const ErrorKeeper kept;
     bool captured = false;
     for (int i = 0; i < count_ && !captured; ++i)
-        if (uses_[i].event == nullptr && !uses_[i].theirs) is_captured(*context_, uses_[i], &captured);
+        if (uses_[i].event == nullptr && !uses_[i].producer_only) is_captured(*context_, uses_[i], &captured);
     return captured;
 }
 
@@ -365,9 +364,9 @@ void Storage::free_now() noexcept {
             if (events.count == 0)
                 release_(owner_);
             else
-                wait_for_owner(context_, events, release_, owner_);
+                release_when_done(context_, events, release_, owner_);
         } else if (data_ != nullptr) {
-            context_->blocks.release(kind_, data_, bytes_, device_, home_, events, lent_ > 0);
+            context_->blocks.release(kind_, data_, bytes_, device_, free_list_id_, events, lent_ > 0);
         } else {  // an array without elements has no memory
             events.release(context_->events);
         }
@@ -377,7 +376,7 @@ void Storage::free_now() noexcept {
             context_->events.release(uses_[i].device, uses_[i].event);
         if (uses_[i].owner != nullptr) uses_[i].owner->release();
     }
-    if (home_owner_ != nullptr) home_owner_->release();
+    if (free_list_owner_ != nullptr) free_list_owner_->release();
     delete this;
 }
 
@@ -388,7 +387,7 @@ Status release_after(const StreamRef &stream, Storage::Release release, void *ow
     CUKERN_TRY(wait_after_failure(*active, stream, record_event_of(*active, use)));
     Events events;
     events.add(use.event, use.device);
-    wait_for_owner(active, events, release, owner);
+    release_when_done(active, events, release, owner);
     return CUKERN_OK;
 }
 

@@ -66,7 +66,7 @@ bool release_owners(std::size_t most, bool all) noexcept {
 
 }  // namespace
 
-void wait_for_owner(Context *context, Events events, Storage::Release release, void *owner) noexcept {
+void release_when_done(Context *context, Events events, Storage::Release release, void *owner) noexcept {
     WaitingOwners &w = waiting();
     bool remembered = true;
     try {

@@ -1,4 +1,4 @@
-// Owners of foreign memory that is still worked on: each is released when its events have passed.
+// Owners of foreign memory that is still worked on: each is released when its events have completed.
 #pragma once
 
 #include "cukern/storage.h"
@@ -8,10 +8,10 @@ namespace cukern {
 
 struct Context;
 
-// Takes the events over. Each new owner makes the old ones go, so that they don't pile up.
-void wait_for_owner(Context *context, Events events, Storage::Release release, void *owner) noexcept;
+// Takes over `events`; releases `owner` once they complete. Each call also releases up to two finished owners.
+void release_when_done(Context *context, Events events, Storage::Release release, void *owner) noexcept;
 
-// Releases every owner whose events have passed.
+// Releases every owner whose events have completed.
 void release_waiting_owners() noexcept;
 
 }  // namespace cukern

@@ -59,7 +59,7 @@ bool plan_reduction(const ReduceCall &call, void *out, ReduceLaunch *launch) noe
     std::int64_t *const strides[] = {reduced.strides};
     kept.count = merge_in_order(kept.shape, kept.strides, kept.count);
     reduced.count = gives_index(call.op) ? merge_in_order(reduced.shape, reduced.strides, reduced.count)
-                                         : reduce_dimensions(reduced.shape, strides, 1, reduced.count);
+                                         : coalesce_dimensions(reduced.shape, strides, 1, reduced.count);
     if (kept.count > kMaxReduceDims || reduced.count > kMaxReduceDims) return false;
     launch->op = call.op;
     launch->type = input.type;

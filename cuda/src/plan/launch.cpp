@@ -105,7 +105,7 @@ void lay_out(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
     make_strides_positive(launch, out.ndim);
     std::int64_t *strides[kMaxOperands];
     for (int i = 0; i < launch->num_operands; ++i) strides[i] = launch->strides[i];
-    launch->ndim = reduce_dimensions(launch->shape, strides, launch->num_operands, out.ndim);
+    launch->ndim = coalesce_dimensions(launch->shape, strides, launch->num_operands, out.ndim);
     if (launch->ndim == 0) set_one_dimension(1, launch);
 }
 

@@ -45,7 +45,7 @@ constexpr int kMaxReduceDims = 8;  // of either list
 struct ReduceLaunch {
     Op op;
     ElementType type;     // of the input
-    ElementType compute;  // what it computes in, and returns but for logic and indices
+    ElementType compute;  // what it computes in; also the result's type, except for bool and index results
     const void *in;
     void *out;
     std::int64_t kept;     // elements of out
@@ -60,7 +60,7 @@ struct ReduceLaunch {
     std::int64_t scratch_bytes;  // what may be used of it
 };
 
-// The reduced dimension is packed; or the kept one beside it is, with at most one more outside.
+// are_rows: the reduced dimension is packed. are_columns: the innermost kept one is, with at most one outside it.
 inline bool are_rows(const ReduceLaunch &launch) noexcept {
     return launch.num_reduced == 1 && launch.reduced_strides[0] == 1 && launch.num_kept <= 1;
 }

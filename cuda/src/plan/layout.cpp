@@ -20,7 +20,7 @@ bool checked_bytes(const std::int64_t *shape, int ndim, int item_size, std::int6
     return true;
 }
 
-int reduce_dimensions(std::int64_t *shape, std::int64_t *const *strides, int num_arrays, int ndim) noexcept {
+int coalesce_dimensions(std::int64_t *shape, std::int64_t *const *strides, int num_arrays, int ndim) noexcept {
     int left = 0;
     for (int i = 0; i < ndim; ++i) {  // drop lengths of 1; insert the others by falling stride
         if (shape[i] == 1) continue;
@@ -159,7 +159,7 @@ bool is_dense(const TensorView &view, const void **first) noexcept {
         }
     }
     std::int64_t *array[] = {strides};
-    const int ndim = reduce_dimensions(shape, array, 1, view.ndim);
+    const int ndim = coalesce_dimensions(shape, array, 1, view.ndim);
     if (ndim > 1 || (ndim == 1 && strides[0] != 1)) return false;
     *first = start;
     return true;

@@ -7,10 +7,10 @@
 
 namespace cukern {
 
-// Dimensions of `num_arrays` arrays of one shape, reordered together so that array 0's strides fall, with
+// Dimensions of `num_arrays` arrays of one shape, reordered together so that array 0's strides decrease, with
 // those of length 1 dropped and neighbours merged where every array allows it. Returns the number left.
 // strides[array] points at that array's strides; all are changed in place.
-int reduce_dimensions(std::int64_t *shape, std::int64_t *const *strides, int num_arrays, int ndim) noexcept;
+int coalesce_dimensions(std::int64_t *shape, std::int64_t *const *strides, int num_arrays, int ndim) noexcept;
 
 // The memory that a view covers when it has no gaps: every byte from `first` on for count elements belongs
 // to exactly one element, whatever the order and the signs of the strides.

@@ -37,9 +37,9 @@ public:
     virtual Status device_info(int device, DeviceInfo *info) noexcept = 0;
     // The calling thread's; asking makes no context.
     virtual Status current_device(int *device) noexcept = 0;
-    // Makes a device current until leave_device, which is called with what this has stored where that is not null.
-    virtual Status enter_device(int device, void **left) noexcept = 0;
-    virtual void leave_device(void *left) noexcept = 0;
+    // Makes a device current. *previous gets what leave_device must restore; it stays as it is if nothing changed.
+    virtual Status enter_device(int device, void **previous) noexcept = 0;
+    virtual void leave_device(void *previous) noexcept = 0;
 
     // On the current device. A release cannot usefully fail and returns nothing.
     Status allocate(MemoryKind kind, std::size_t bytes, void **out) noexcept;
@@ -59,11 +59,10 @@ public:
     virtual Status stream_done(Stream stream, bool *done) noexcept = 0;
     virtual Status is_capturing(Stream stream, bool *capturing) noexcept = 0;
     virtual Status find_capture(Stream stream, Capture *capture) noexcept = 0;
-    // Has the graph that is being captured own something: `gone` is called once it and all that was instantiated
-    // from it are gone, on any thread and where CUDA must not be called. After a failure it is called too, at once
-    // or later.
-    virtual Status own_by_graph(const Capture &capture, void (*gone)(void *owner) noexcept,
-                                void *owner) noexcept = 0;
+    // Makes the captured graph own `object`: `gone(object)` is called once the graph and its instances are
+    // destroyed, on any thread, where CUDA must not be called; after a failure too, at once or later.
+    virtual Status own_by_graph(const Capture &capture, void (*gone)(void *object) noexcept,
+                                void *object) noexcept = 0;
     // Tells streams apart: a handle is used again after its stream is gone, and the per-thread default stream is
     // one handle for many streams. Not 0, which stands for the legacy default stream.
     virtual std::uint64_t stream_id(Stream stream) noexcept = 0;
@@ -71,7 +70,7 @@ public:
     Status create_event(bool timing, Event *out) noexcept;
     void destroy_event(Event event) noexcept;
     Status record(Event event, Stream stream) noexcept;
-    // All that the current device's context has been asked for, on whatever stream.
+    // Records the work of all streams of the current device's context (cuCtxRecordEvent).
     Status record_all(Event event) noexcept;
     Status wait_event(Stream stream, Event event) noexcept;
     Status synchronize_event(Event event) noexcept;
@@ -114,9 +113,9 @@ void count_free_list_hit() noexcept;
 class DeviceGuard {
 public:
     DeviceGuard(Runtime &runtime, int device) noexcept
-        : runtime_(runtime), status_(runtime.enter_device(device, &left_)) {}
+        : runtime_(runtime), status_(runtime.enter_device(device, &previous_)) {}
     ~DeviceGuard() {
-        if (left_ != nullptr) runtime_.leave_device(left_);
+        if (previous_ != nullptr) runtime_.leave_device(previous_);
     }
     DeviceGuard(const DeviceGuard &) = delete;
     DeviceGuard &operator=(const DeviceGuard &) = delete;
@@ -124,7 +123,7 @@ public:
 
 private:
     Runtime &runtime_;
-    void *left_ = nullptr;
+    void *previous_ = nullptr;
     Status status_;
 };
 

@@ -26,8 +26,8 @@ public:
         return runtime_.create_event(false, out);
     }
 
-    // A stream that waits for the event may still do so: recording it again does not concern that wait. One that
-    // the host waits for (see hold) is kept apart until it is let go.
+    // A stream may still be waiting for the event; recording it again does not affect that wait. An event that the
+    // host waits for (see hold) is reused only after let_go.
     void release(int device, Event event) noexcept {
         const std::lock_guard lock(mutex_);
         for (Held &held : held_) {
@@ -38,8 +38,8 @@ public:
         keep(device, event);
     }
 
-    // A thread is about to wait for an event on the host, which somebody else may release meanwhile: it is not
-    // recorded anew before the last such thread lets it go.
+    // A thread is about to wait for an event on the host, and another one may release it meanwhile: the pool does
+    // not reuse it until the last such thread has called let_go.
     void hold(Event event) noexcept {
         const std::lock_guard lock(mutex_);
         for (Held &held : held_) {
@@ -65,7 +65,7 @@ public:
     }
 
     // Only where no thread waits for one on the host.
-    void empty() noexcept {
+    void destroy_cached() noexcept {
         const std::lock_guard lock(mutex_);
         for (auto &[device, list] : free_)
             for (Event event : list) runtime_.destroy_event(event);

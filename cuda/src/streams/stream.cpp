@@ -12,12 +12,12 @@ class OnDevice {
 public:
     explicit OnDevice(int device) noexcept {
         status_ = context(&context_);
-        if (status_ == CUKERN_OK) status_ = context_->runtime.enter_device(device, &left_);
+        if (status_ == CUKERN_OK) status_ = context_->runtime.enter_device(device, &previous_);
     }
     OnDevice(const OnDevice &) = delete;
     OnDevice &operator=(const OnDevice &) = delete;
     ~OnDevice() {
-        if (left_ != nullptr) context_->runtime.leave_device(left_);
+        if (previous_ != nullptr) context_->runtime.leave_device(previous_);
     }
     Status status() const noexcept { return status_; }
     Context &get() const noexcept { return *context_; }
@@ -25,7 +25,7 @@ public:
 
 private:
     Context *context_ = nullptr;
-    void *left_ = nullptr;
+    void *previous_ = nullptr;
     Status status_ = CUKERN_OK;
 };
 
@@ -120,11 +120,11 @@ Status current_device(int *device) noexcept {
 }
 
 DeviceScope::DeviceScope(int device) noexcept : status_(context(&context_)) {
-    if (status_ == CUKERN_OK) status_ = context_->runtime.enter_device(device, &left_);
+    if (status_ == CUKERN_OK) status_ = context_->runtime.enter_device(device, &previous_);
 }
 
 DeviceScope::~DeviceScope() {
-    if (left_ != nullptr) context_->runtime.leave_device(left_);
+    if (previous_ != nullptr) context_->runtime.leave_device(previous_);
 }
 
 Status event_create(int device, bool timing, EventRef *out) noexcept {

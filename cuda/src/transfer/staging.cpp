@@ -19,13 +19,13 @@ std::atomic<testing::StagingMode> g_mode{testing::StagingMode::automatic};
 std::atomic<std::int64_t> g_slot_bytes{static_cast<std::int64_t>(kSlotBytes)};
 std::atomic<std::int64_t> g_small_bytes{kSmallBytes};
 
-// Copies elements [begin, end) between a host view and a slot, on several threads where it pays. A packed
-// view is dense in memory, and its elements count in memory order.
-void fill_slot(const TensorView &host, bool packed, std::int64_t begin, std::int64_t end, void *slot) noexcept {
+// Copies elements [begin, end) between a host view and a slot, on several threads where it pays. A dense
+// view has no gaps, and its elements count in memory order.
+void fill_slot(const TensorView &host, bool dense, std::int64_t begin, std::int64_t end, void *slot) noexcept {
     const std::int64_t size = size_of(host.type);
     parallel_for(end - begin, kCopyGrain / size, [&](std::int64_t from, std::int64_t to) {
         char *target = static_cast<char *>(slot) + from * size;
-        if (packed)
+        if (dense)
             std::memcpy(target, static_cast<const char *>(host.data) + (begin + from) * size,
                         static_cast<std::size_t>((to - from) * size));
         else
@@ -33,12 +33,12 @@ void fill_slot(const TensorView &host, bool packed, std::int64_t begin, std::int
     });
 }
 
-void drain_slot(const TensorView &host, bool packed, std::int64_t begin, std::int64_t end,
+void drain_slot(const TensorView &host, bool dense, std::int64_t begin, std::int64_t end,
                 const void *slot) noexcept {
     const std::int64_t size = size_of(host.type);
     parallel_for(end - begin, kCopyGrain / size, [&](std::int64_t from, std::int64_t to) {
         const char *source = static_cast<const char *>(slot) + from * size;
-        if (packed)
+        if (dense)
             std::memcpy(static_cast<char *>(host.data) + (begin + from) * size, source,
                         static_cast<std::size_t>((to - from) * size));
         else
@@ -203,7 +203,7 @@ std::int64_t Staging::chunk_elements(const TensorView &host) const noexcept {
     return bytes / size_of(host.type);
 }
 
-Status Staging::send(const TensorView &host, bool packed, void *device) noexcept {
+Status Staging::send(const TensorView &host, bool dense, void *device) noexcept {
     Runtime &runtime = context_->runtime;
     busy_ = true;
     CUKERN_TRY(context_->lanes.prepare_slots(*lane_));
@@ -214,7 +214,7 @@ Status Staging::send(const TensorView &host, bool packed, void *device) noexcept
     for (std::int64_t begin = 0; begin < count; begin += step, slot = (slot + 1) % kSlots) {
         const std::int64_t end = std::min(begin + step, count);
         CUKERN_TRY(wait_for_slot(slot));
-        fill_slot(host, packed, begin, end, lane_->slots[slot]);
+        fill_slot(host, dense, begin, end, lane_->slots[slot]);
         CUKERN_TRY(runtime.copy(static_cast<char *>(device) + begin * size, lane_->slots[slot],
                                 static_cast<std::size_t>((end - begin) * size), CopyKind::host_to_device,
                                 stream_.handle));
@@ -224,7 +224,7 @@ Status Staging::send(const TensorView &host, bool packed, void *device) noexcept
     return CUKERN_OK;
 }
 
-Status Staging::receive(const void *device, const TensorView &host, bool packed) noexcept {
+Status Staging::receive(const void *device, const TensorView &host, bool dense) noexcept {
     Runtime &runtime = context_->runtime;
     busy_ = true;
     CUKERN_TRY(context_->lanes.prepare_slots(*lane_));
@@ -234,7 +234,7 @@ Status Staging::receive(const void *device, const TensorView &host, bool packed)
     const auto drain = [&](std::int64_t chunk) {
         const int slot = static_cast<int>(chunk % kSlots);
         CUKERN_TRY(wait_for_slot(slot));
-        drain_slot(host, packed, chunk * step, std::min((chunk + 1) * step, count), lane_->slots[slot]);
+        drain_slot(host, dense, chunk * step, std::min((chunk + 1) * step, count), lane_->slots[slot]);
         return CUKERN_OK;
     };
     const std::int64_t chunks = (count + step - 1) / step;

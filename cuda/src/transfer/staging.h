@@ -1,7 +1,7 @@
 // Staging: how operands in host memory reach the device, and results come back. No operation knows how.
 //
 //     Staging staging;
-//     CUKERN_TRY(staging.begin(uses));              // takes a lane on the current device
+//     CUKERN_TRY(staging.begin(uses, device));      // takes a lane on `device`
 //     CUKERN_TRY(staging.upload(host, &device));    // a view that kernels on staging.stream() can read
 //     CUKERN_TRY(staging.reserve(host_out, &device_out));
 //     ... launch on staging.stream() ...
@@ -45,9 +45,9 @@ public:
     const StreamRef &stream() const noexcept { return stream_; }
     Context &context() const noexcept { return *context_; }
 
-    // Between memory of the same element type and layout without gaps, straight from one to the other.
-    Status send(const TensorView &host, bool packed, void *device) noexcept;
-    Status receive(const void *device, const TensorView &host, bool packed) noexcept;
+    // Copy all elements through the pinned slots. `dense`: the host's have no gaps between them, in any order.
+    Status send(const TensorView &host, bool dense, void *device) noexcept;
+    Status receive(const void *device, const TensorView &host, bool dense) noexcept;
     void finished() noexcept { busy_ = false; }
 
 private:

@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const ColumnsParams<T
         std::int64_t i = part * p.share + y;
         const T *at = p.in + outer * p.outer_stride + column * size + i * p.stride;
         const std::int64_t step = height * p.stride;
-        if constexpr (gives_index<F>) {  // the first row, if no other is beyond the identity
+        if constexpr (gives_index<F>) {  // the first row, unless another one compares better than the identity
 #pragma unroll
             for (int e = 0; e < size; ++e)
                 if (i < end) sums[e].index = static_cast<decltype(sums[e].index)>(i);

@@ -9,7 +9,6 @@
 
 #include "device/grid.cuh"
 #include "device/kernels.h"
-#include "device/launch_kernel.h"
 #include "device/shuffle.cuh"
 #include "device/vector.cuh"
 #include "formulas/reducers.cuh"
