@@ -259,10 +259,11 @@ def assert_complex(actual: Any, name: str, wide: np.ndarray, dtype: np.dtype, *o
     """Assert that a complex result is exact to 8 epsilon of its modulus, and special where NumPy's is.
 
     Beside a NaN the sign of an infinity is left open, by C99. The bound is for results that neither overflow on the
-    way nor vanish: a step of the smallest number is let pass for each of four rounded terms. A power is
-    exp(b * log(a)): what is rounded of the exponent counts by its size. A small whole power n is made of products, each
-    exact to sqrt(5) / 2 epsilon (Brent, Percival, Zimmermann, "Error bounds on complex floating-point multiplication"),
-    of which squaring doubles what is there: n - 1 times that.
+    way nor vanish: a step of the smallest number is let pass for each of four rounded terms, which a division divides
+    by at least the divisor's modulus (Smith's method: (x + y * r) / (c + d * r), r = d / c, |d| <= |c|). A power is
+    exp(b * log(a)): what is rounded of the exponent counts by its size. A small whole power n is made of products,
+    each exact to sqrt(5) / 2 epsilon (Brent, Percival, Zimmermann, "Error bounds on complex floating-point
+    multiplication"), of which squaring doubles what is there: n - 1 times that.
     """
     with np.errstate(all="ignore"):
         x = [np.asarray(operand).astype(dtype) for operand in operands]
@@ -275,6 +276,8 @@ def assert_complex(actual: Any, name: str, wide: np.ndarray, dtype: np.dtype, *o
             numpys = np.where(inputs_finite, wide.astype(dtype), numpys)
         finite = np.isfinite(numpys) & np.isfinite(wide.astype(dtype))
         bound = 8 * info.eps * abs(wide) + 4 * info.smallest_subnormal
+        if name == "divide":
+            bound += np.nan_to_num(4 * info.smallest_subnormal / abs(x[1]), nan=0, posinf=0)
         if name == "pow":
             exponent = abs(x[1] * np.log(x[0]))
             n = abs(x[1].real)

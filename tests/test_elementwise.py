@@ -260,6 +260,13 @@ def test_staging_at_every_chunk_edge(slot_bytes: int, small_bytes: int, rng: np.
 
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_division_of_the_smallest_numbers(dtype: type, rng: np.random.Generator) -> None:
+    a, b = (rng.standard_normal((2, 2000, 2)) * [[[np.finfo(dtype).tiny]], [[0.1]]]).astype(dtype(0).real.dtype)
+    a, b = (np.ascontiguousarray(x).view(dtype) for x in (a, b))
+    assert_result(cukern.divide(a, b), "divide", a, b)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_whole_powers_of_complex_numbers(dtype: type, rng: np.random.Generator) -> None:
     # Near 1 the logarithm is small, and what is rounded comes of the products alone.
     near = np.exp(0.001 * (rng.normal(size=1000) + 1j * rng.normal(size=1000))).astype(dtype)
