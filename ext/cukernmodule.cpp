@@ -5,6 +5,7 @@
 #include "array/array.h"
 #include "base/errors.h"
 #include "base/methods.h"
+#include "call/planned_calls.h"
 #include "interop/array_exchange.h"
 #include "streams/streams.h"
 #include "streams/with_blocks.h"
@@ -121,6 +122,7 @@ int clear(PyObject *module) {
     if (state == nullptr) return 0;
     withdraw_exchange(*state);
     clear_type_records(*state);
+    clear_plans(*state);
 #define CUKERN_CLEAR(name) Py_CLEAR(state->name);
     CUKERN_STATE_OBJECTS(CUKERN_CLEAR)
 #undef CUKERN_CLEAR

@@ -144,9 +144,9 @@ PyObject *multiply_in_place(PyObject *a, PyObject *b) noexcept {
     PyObject *module = PyType_GetModule(Py_TYPE(a));
     if (module == nullptr) return nullptr;
     if (!is_sequence(b)) {
-        const OperatorRoute part = route_of(state_of(module), b);
-        if (part == OperatorRoute::ufunc) return call_ufunc(kMatmul, a, b, a);
-        if (part == OperatorRoute::failed) return nullptr;
+        const OperatorRoute route = route_of(state_of(module), b);
+        if (route == OperatorRoute::ufunc) return call_ufunc(kMatmul, a, b, a);
+        if (route == OperatorRoute::failed) return nullptr;
     }
     const PyRef product = PyRef::steal(apply(kMatmul, a, b, nullptr));
     if (!product || product.get() == Py_NotImplemented) return PyRef::borrow(product.get()).release();

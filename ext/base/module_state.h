@@ -47,15 +47,17 @@ namespace cukern::py {
     X(dlpack_version) /* (1, 3) */
 
 struct TypeRecord;
+struct PlannedCall;
 
 struct ModuleState {
 #define CUKERN_STATE_MEMBER(name) PyObject *name = nullptr;
     CUKERN_STATE_OBJECTS(CUKERN_STATE_MEMBER)
 #undef CUKERN_STATE_MEMBER
-    TypeRecord *types = nullptr;  // what is known of other libraries' types: see frameworks.h
-    unsigned next_type = 0;       // the record that goes when all are taken
-    bool backend_ready = false;   // chosen, and its warning given
-    bool cublas_sought = false;   // cuda-pathfinder was searched
+    TypeRecord *types = nullptr;    // what is known of other libraries' types: see frameworks.h
+    unsigned next_type = 0;         // the record that goes when all are taken
+    PlannedCall **plans = nullptr;  // of calls that may be made again: see planned_calls.h
+    bool backend_ready = false;     // chosen, and its warning given
+    bool cublas_sought = false;     // cuda-pathfinder was searched
 };
 
 inline ModuleState &state_of(PyObject *module) noexcept {

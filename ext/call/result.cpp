@@ -143,10 +143,10 @@ bool Result::check_unchanged(const Request &request, Operand *const *operands, i
 }
 
 bool Result::is_brief(Operand *const *operands, int num_operands) const noexcept {
-    constexpr std::int64_t kBrief = 1024;  // elements
-    bool brief = count_of(operand_.view()) <= kBrief;
-    for (int i = 0; i < num_operands; ++i) brief = brief && count_of(operands[i]->view()) <= kBrief;
-    return brief;
+    if (count_of(operand_.view()) > kBriefCount) return false;
+    for (int i = 0; i < num_operands; ++i)
+        if (count_of(operands[i]->view()) > kBriefCount) return false;
+    return true;
 }
 
 namespace {
@@ -309,15 +309,6 @@ bool Result::end(const Request &request, Operand *const *operands, int num_opera
 void Result::wait_after_failure(Backend backend) const noexcept {
     if (execution_.on_device && backend == Backend::cuda) synchronize_after_failure(execution_.stream);
 }
-
-namespace {
-
-// Two blocks of our own. What was adopted may be part of any other memory.
-bool are_apart(const Storage *a, const Storage *b) noexcept {
-    return a != nullptr && b != nullptr && a != b && !a->is_adopted() && !b->is_adopted();
-}
-
-}  // namespace
 
 bool Result::check_out(const char *function, const Shape &shape, ElementType type, Operand *const *operands,
                        int num_operands, Overlap overlap) noexcept {

@@ -1,9 +1,11 @@
 // The elementwise functions of the table: parse, view, check, launch, return.
 #include "base/python.h"
 
+#include "array/array.h"
 #include "base/backend.h"
 #include "base/methods.h"
 #include "call/arguments.h"
+#include "call/planned_calls.h"
 #include "call/result.h"
 #include "ops/operations.h"
 
@@ -92,14 +94,22 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
     call.inputs[0] = &a.view();
     call.inputs[1] = count > 1 ? &b.view() : nullptr;
     call.out = &result.view();
-    return result.perform(request, backend, operands, count,
-                          [&](const Execution &where) { return elementwise(call, where); });
+    PyObject *const done = result.perform(request, backend, operands, count,
+                                          [&](const Execution &where) { return elementwise(call, where); });
+    if (a.family() == Family::array && done != nullptr && cast == nullptr)
+        keep_plan(state, backend, call, operands, count, done, out == nullptr);
+    return done;
 }
 
 }  // namespace
 
 PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *other, PyObject *out,
                           PyObject *given_stream) noexcept {
+    PyObject *const operands[] = {first, other};
+    PyObject *result = nullptr;
+    if (given_stream == nullptr && is_array(state, first) &&
+        run_planned(state, op, operands, arity(op), out, &result))
+        return result;
     return run(state, info(op).name, op, first, other, nullptr, out, given_stream);
 }
 

@@ -34,6 +34,17 @@ struct ElementwiseCall : CallArrays {
 
 Status elementwise(const ElementwiseCall &call, const Execution &where) noexcept;
 
+// A call prepared for every other one of the same operation on arrays of the same layouts: of those only the
+// addresses are new. Not for immediate values.
+class ElementwisePlan {
+public:
+    // Null: out of memory.
+    static ElementwisePlan *make(const ElementwiseCall &call) noexcept;
+    virtual ~ElementwisePlan() = default;
+    // `data`: of `out` and then of the inputs, all reachable on the stream's device. One thread at a time.
+    virtual Status launch(void *const *data, const StreamRef &stream) noexcept = 0;
+};
+
 // out = op of the input over the dimensions marked in `reduced`, computed in `compute`. `out` has the others, in
 // order.
 struct ReduceCall : CallArrays {
