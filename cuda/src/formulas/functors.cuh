@@ -145,8 +145,8 @@ struct Formula<Op::pow> {
             return narrowed<T>(complex_math::pow(widened(a), widened(b)));
         else if constexpr (std::is_integral_v<T>)
             return integer_power(a, b);
-        else  // of float in double: CUDA's powf is 4 units in the last place off
-            return static_cast<T>(std::pow(static_cast<double>(a), static_cast<double>(b)));
+        else
+            return real_power(a, b);
     }
 };
 
@@ -166,19 +166,17 @@ struct Formula<Op::minimum> {
     }
 };
 
-// Real functions of two numbers, of float in double where CUDA's own is further off than 2 units in the last
-// place.
-#define CUKERN_REAL_FORMULA(id, expression)    \
-    template <>                                \
-    struct Formula<Op::id> {                   \
-        template <typename T>                  \
-        CUKERN_HD static T apply(T a, T b) {   \
-            return static_cast<T>(expression); \
-        }                                      \
+#define CUKERN_REAL_FORMULA(id, function)     \
+    template <>                               \
+    struct Formula<Op::id> {                  \
+        template <typename T>                 \
+        CUKERN_HD static T apply(T a, T b) {  \
+            return real_math::function(a, b); \
+        }                                     \
     };
-CUKERN_REAL_FORMULA(hypot, std::hypot(static_cast<double>(a), static_cast<double>(b)))
-CUKERN_REAL_FORMULA(atan2, std::atan2(static_cast<double>(a), static_cast<double>(b)))
-CUKERN_REAL_FORMULA(logaddexp, log_of_sum(static_cast<double>(a), static_cast<double>(b)))
+CUKERN_REAL_FORMULA(hypot, hypot)
+CUKERN_REAL_FORMULA(atan2, atan2)
+CUKERN_REAL_FORMULA(logaddexp, log_of_sum)
 #undef CUKERN_REAL_FORMULA
 
 // On elements as they are stored.
@@ -274,8 +272,7 @@ struct Formula<Op::abs> {
     template <typename T>
     CUKERN_HD static auto apply(T a) {
         if constexpr (is_complex<T>)
-            return static_cast<decltype(a.real)>(
-                std::hypot(static_cast<double>(a.real), static_cast<double>(a.imag)));
+            return real_math::hypot(a.real, a.imag);
         else if constexpr (std::is_integral_v<T>)
             return is_negative(a) ? Formula<Op::negative>::apply(a) : a;
         else
@@ -380,8 +377,7 @@ struct Formula<Op::conj> {
     }
 };
 
-// Functions of real and complex floats. `real` is what a real `a` gives: where CUDA's function of float is further
-// off than 2 units in the last place, it is that of double.
+// Functions of real and complex floats. `real` is what a real `a` gives.
 #define CUKERN_FUNCTION(id, real)                                 \
     template <>                                                   \
     struct Formula<Op::id> {                                      \
@@ -402,16 +398,16 @@ CUKERN_FUNCTION(log2, std::log2(a))
 CUKERN_FUNCTION(log10, std::log10(a))
 CUKERN_FUNCTION(sin, std::sin(a))
 CUKERN_FUNCTION(cos, std::cos(a))
-CUKERN_FUNCTION(tan, std::tan(static_cast<double>(a)))
+CUKERN_FUNCTION(tan, real_math::tan(a))
 CUKERN_FUNCTION(asin, std::asin(a))
 CUKERN_FUNCTION(acos, std::acos(a))
 CUKERN_FUNCTION(atan, std::atan(a))
-CUKERN_FUNCTION(sinh, std::sinh(static_cast<double>(a)))
+CUKERN_FUNCTION(sinh, real_math::sinh(a))
 CUKERN_FUNCTION(cosh, std::cosh(a))
 CUKERN_FUNCTION(tanh, std::tanh(a))
-CUKERN_FUNCTION(asinh, std::asinh(static_cast<double>(a)))
-CUKERN_FUNCTION(acosh, std::acosh(static_cast<double>(a)))
-CUKERN_FUNCTION(atanh, std::atanh(static_cast<double>(a)))
+CUKERN_FUNCTION(asinh, real_math::asinh(a))
+CUKERN_FUNCTION(acosh, real_math::acosh(a))
+CUKERN_FUNCTION(atanh, real_math::atanh(a))
 #undef CUKERN_FUNCTION
 
 template <>

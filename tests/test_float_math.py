@@ -1,0 +1,64 @@
+"""The float32 functions that GPUs compute by formulas of our own, compiled for the host."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from float_tools import BOUND, compile_float_math, errors, exact_result, pairs
+
+pytestmark = pytest.mark.build
+
+UNARY = ["tan", "sinh", "asinh", "acosh", "atanh"]
+BINARY = ["hypot", "atan2", "pow", "logaddexp"]
+SPECIAL = [0.0, 1e-45, 1e-40, 1.1754944e-38, 1e-20, 2.0**-24, 0.25, 1 / 3, 0.5, 0.99999994, 1.0, 1.0000001, 1.5, 2.0]
+SPECIAL += [3.0, 4.0, 17.0, 88.72284, 89.5, 150.0, 1e5, 32768.0, 8388607.0, 8388609.0, 16777216.0, 1e10, 1e20, 1e38]
+SPECIAL += [3.4028235e38, np.inf, np.nan]
+
+
+@pytest.fixture(scope="module")
+def float_math(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., np.ndarray]:
+    return compile_float_math(tmp_path_factory.mktemp("float_math"))
+
+
+def assert_close(float_math: Callable[..., np.ndarray], name: str, *operands: np.ndarray) -> None:
+    with np.errstate(all="ignore"):
+        exact = exact_result(np, name, *operands)
+        error = errors(np, name, float_math(name, *operands), exact, *operands)
+    worst = int(np.argmax(error))
+    assert error[worst] <= BOUND, (name, error[worst], [float(x[worst]) for x in operands], exact[worst])
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_unary(float_math: Callable[..., np.ndarray], name: str) -> None:
+    special = np.array(SPECIAL, np.float32)
+    assert_close(float_math, name, np.concatenate([special, -special]))
+    # One of every 1021 numbers: neighbours of a power of two have other low bits each.
+    assert_close(float_math, name, np.arange(0, 2**32, 1021, dtype=np.uint32).view(np.float32))
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_binary(float_math: Callable[..., np.ndarray], name: str, rng: np.random.Generator) -> None:
+    special = np.array(SPECIAL, np.float32)
+    values = np.concatenate([special, -special])
+    a, b = np.array(list(itertools.product(values, values)), np.float32).T.copy()
+    assert_close(float_math, name, a, b)
+    assert_close(float_math, name, *pairs(rng, 3_000_000))
+
+
+def test_multiples_of_pi(float_math: Callable[..., np.ndarray]) -> None:
+    """Close to its poles and zeros the tangent has what is left of the argument after many digits have cancelled."""
+    turns = np.concatenate([np.arange(1, 200_000), 2.0 ** np.arange(18, 120)])
+    nearest = (turns * (np.pi / 2)).astype(np.float32)
+    assert_close(float_math, "tan", np.concatenate([nearest, -nearest, np.nextafter(nearest, np.float32(0))]))
+
+
+def test_a_wrong_result_is_found() -> None:
+    one = np.ones(1, np.float32)
+    for wrong in (np.nextafter(np.nextafter(np.nextafter(one, one * 2), one * 2), one * 2), one * np.nan):
+        assert errors(np, "tan", wrong, np.ones(1))[0] > BOUND
+    zero = np.zeros(1, np.float32)
+    assert errors(np, "tan", -zero, np.zeros(1))[0] == np.inf
+    assert errors(np, "tan", zero, np.zeros(1))[0] == 0
