@@ -15,6 +15,7 @@ memcheck                         the suite under compute-sanitizer at small size
 racecheck, synccheck, initcheck  at least one test a kernel template
 soak                             random calls from a seed of the clock, in several processes (scripts/soak.py)
 bench                            benchmarks/run.py
+survey                           benchmarks/survey.py with seeds that the sources' hash gives
 """
 
 from __future__ import annotations
@@ -38,13 +39,15 @@ RESULTS = ROOT / "benchmarks/results"
 REPORT = ROOT / "docs/gpu-report.md"
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import survey_tables  # noqa: E402
 from source_id import source_id  # noqa: E402
 
 LIMIT = 480  # seconds a part
 TOOLS = ["memcheck", "racecheck", "synccheck", "initcheck"]
-PARTS = ["suite", *TOOLS, "soak", "bench"]
+PARTS = ["suite", *TOOLS, "soak", "bench", "survey"]
 SOAK_SECONDS = 60
 SOAK_PROCESSES = 12
+SURVEY_CASES = 135  # of each of three seeds
 BENCHMARKS = ["device", "host", "calls", "elementwise", "reductions"]
 ALONE = {
     "test_c_abi",
@@ -296,11 +299,22 @@ def run_bench() -> dict[str, Any]:
     return {"status": status}
 
 
+def run_survey() -> dict[str, Any]:
+    words = [int(source_id()[begin : begin + 8], 16) for begin in (0, 8, 16)]
+    output = RESULTS / "survey_cases.json"
+    command = [sys.executable, "benchmarks/survey.py", "--seed", *map(str, words)]
+    status, _ = run([*command, "--cases", str(SURVEY_CASES), "--output", str(output)], environment())
+    results = json.loads(output.read_text())["results"] if status != 124 and output.is_file() else []
+    return {"status": status, "seeds": words, "table": survey_tables.table(results)}
+
+
 def run_part(part: str) -> dict[str, Any]:
     if part == "suite":
         return run_suite()
     if part == "soak":
         return run_soak()
+    if part == "survey":
+        return run_survey()
     return run_bench() if part == "bench" else run_sanitizer(part)
 
 
@@ -349,6 +363,9 @@ def describe(part: str, content: dict[str, Any]) -> list[str]:
         lines += [
             f"- {kind}: {row['cases']}, {row['refusals']}, {row['failures']}" for kind, row in result["cases"].items()
         ]
+    if part == "survey":
+        lines.append(f"Of the seeds {', '.join(map(str, result['seeds']))}, and the twenty slowest:")
+        lines += ["", "![survey](../benchmarks/results/survey_cases.png)", "", result["table"]]
     if part == "memcheck":
         lines.append("Left out, here and above: tests that build from source (marked `build`), which need no GPU.")
     if "run_without" in result:
@@ -375,7 +392,8 @@ def bench_lines(sources: str) -> list[str]:
             continue
         fields = ("name", "kind", "ours", "work", "unit", "times", "ratios", "bounds", "margins")
         results = [Comparison(**{field: entry[field] for field in fields}) for entry in content["results"]]
-        lines += [f"### {name}", "", table(results), ""]
+        plot = f"![{name}](../benchmarks/results/{name}.png)"
+        lines += [f"### {name}", "", plot, "", table(results), ""]
     return lines
 
 

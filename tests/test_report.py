@@ -110,3 +110,24 @@ def test_the_longest_files_of_last_time_run_first(
     assert result["status"] == 11  # a signal ended it
     assert set(result["seconds"]) == set(began) == {f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py")}
     assert "of tests/test_docs.py" in result["text"]
+
+
+def test_the_survey_is_told(report: ModuleType) -> None:
+    entry = {"kind": "call", "family": "functions", "text": "exp of float32", "bytes": 8e3}
+    entry |= {"seconds": {"cukern": 4e-6}, "ratios": {"torch": 0.5}}
+    failed = {"text": "sin of int8", "error": "AssertionError: 1 of 5 elements are wrong"}
+    text = report.survey_tables.table([entry, failed])
+    content = {"result": {"status": 1, "seeds": [1, 2, 3], "table": text}}
+    assert not report.passed("survey", content)
+    lines = "\n".join(report.describe("survey", content))
+    assert "| 0.5 | exp of float32 | call | 4 | 2 | torch |" in lines
+    assert "- error: sin of int8: AssertionError" in lines
+
+
+def test_a_ratio_is_not_won_where_the_medians_say_otherwise(report: ModuleType) -> None:
+    comparison = importlib.import_module("harness").Comparison
+    rounds = [1.07, 1.05, 1.1]
+    faster = comparison("a", "call", "cukern", 1, "us", {"cukern": 8.0, "torch": 9.0}, {"torch": rounds})
+    slower = comparison("a", "call", "cukern", 1, "us", {"cukern": 9.3, "torch": 8.3}, {"torch": rounds})
+    assert faster.ratio("torch") == 1.07
+    assert slower.ratio("torch") < 1

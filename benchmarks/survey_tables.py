@@ -1,0 +1,61 @@
+"""The survey's distribution, by what was computed, and its slowest cases."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+
+def summary(ratios: list[float]) -> dict[str, float]:
+    """Return the distribution of ratios."""
+    ordered = sorted(ratios)
+    return {
+        "cases": len(ordered),
+        "geometric mean": statistics.geometric_mean(ordered),
+        "5th percentile": ordered[math.ceil(0.05 * len(ordered)) - 1],
+        "median": statistics.median(ordered),
+        "least": ordered[0],
+        "below 0.8": sum(ratio < 0.8 for ratio in ordered),
+    }
+
+
+def groups(results: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return summaries: of each time against the better peer and against the copy, by what was computed."""
+    found: dict[str, list[float]] = {}
+    for entry in results:
+        for name, ratio in entry.get("ratios", {}).items():
+            peer = "copy" if name == "copy" else "peer"
+            kind = "call" if entry["kind"] == "call" else "device"
+            part = "all reductions" if entry["family"] in ("reductions", "scans") else "all elementwise"
+            for group in (part, entry["family"]):
+                found.setdefault(f"{kind}, {group}, {peer}", []).append(ratio)
+    return {group: summary(ratios) for group, ratios in sorted(found.items())}
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """Return the groups and the slowest cases as Markdown."""
+    lines = ["| time, work, against | cases | geometric mean | 5th percentile | median | least | below 0.8 |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for group, figures in groups(results).items():
+        numbers = (f"{value:.3g}" for value in figures.values())
+        cells = dict(zip(figures, numbers, strict=True))
+        order = ("cases", "geometric mean", "5th percentile", "median", "least", "below 0.8")
+        lines.append(f"| {group} | {' | '.join(cells[name] for name in order)} |")
+    lines += ["", "| ratio | case | time | us | GB/s | peer | copy |", "|---|---|---|---|---|---|---|"]
+    for ratio, peer, entry in worst(results)[:20]:
+        seconds = entry["seconds"]["cukern"]
+        copy = entry["ratios"].get("copy", math.nan)
+        rate = entry["bytes"] / seconds / 1e9
+        figures = f"{seconds * 1e6:.4g} | {rate:.4g} | {peer} | {copy:.3g}"
+        lines.append(f"| {ratio:.3g} | {entry['text']} | {entry['kind']} | {figures} |")
+    lines += [f"- error: {entry['text']}: {entry['error']}" for entry in results if "error" in entry]
+    return "\n".join(lines)
+
+
+def worst(results: list[dict[str, Any]]) -> list[tuple[float, str, dict[str, Any]]]:
+    """Return cases with their ratio to the better peer, the slowest first."""
+    found = [
+        (ratio, peer, entry) for entry in results for peer, ratio in entry.get("ratios", {}).items() if peer != "copy"
+    ]
+    return sorted(found, key=lambda item: item[0])
