@@ -23,6 +23,8 @@ from toolchain import Toolkit, host_only, required_toolkit
 
 ROOT = Path(__file__).resolve().parent.parent
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion"]
+# nvcc's own all-major without 110, which no x86-64 machine has.
+MAJOR_TARGETS = ["75", "80", "90", "100", "120"]
 LINK_LIBRARIES = ["-lpthread", "-ldl", "-lrt"]
 
 ELEMENT_TYPES = re.findall(
@@ -65,9 +67,9 @@ def cuda_sources(with_cuda: bool) -> list[Path]:
 def target_flags() -> list[str]:
     """Return nvcc's flags for CUKERN_CUDA_ARCHS: ``90``, ``80;90`` or ``all-major`` (the default)."""
     targets = os.environ.get("CUKERN_CUDA_ARCHS", "all-major")
-    if targets in ("all-major", "all", "native"):
+    if targets in ("all", "native"):
         return [f"-arch={targets}"]
-    numbers = targets.split(";")
+    numbers = MAJOR_TARGETS if targets == "all-major" else targets.split(";")
     if not all(re.fullmatch(r"\d{2,3}[af]?", number) for number in numbers):
         raise SystemExit(f"cukern: CUKERN_CUDA_ARCHS is {targets!r}; expected 90, 80;90 or all-major")
     flags = [f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers]

@@ -164,7 +164,10 @@ def test_compiler_wheels_are_asked_for_only_where_needed(
 
 def test_targets(toolchain: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_module = importlib.import_module("compile")
-    assert compile_module.target_flags() == ["-arch=all-major"]
+    flags = compile_module.target_flags()
+    assert [flag.rpartition("=")[2] for flag in flags] == ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_120"]
+    monkeypatch.setenv("CUKERN_CUDA_ARCHS", "native")
+    assert compile_module.target_flags() == ["-arch=native"]
     monkeypatch.setenv("CUKERN_CUDA_ARCHS", "80;90")
     assert compile_module.target_flags() == [
         "-gencode=arch=compute_80,code=sm_80",
