@@ -65,6 +65,7 @@ KERNEL_TESTS = [
     "test_elementwise.py::test_contiguous[cuda-divide-int64]",
     "test_elementwise.py::test_element_types_and_special_values",
     "test_selections.py::test_broadcasting",
+    "test_selections.py::test_where[cuda-float32]",
     *(
         f"test_reductions.py::test_sizes[cuda-{row}]"
         for row in ("sum-float32", "max-int8", "argmax-float64", "any-bool")
@@ -76,6 +77,8 @@ KERNEL_TESTS = [
     "test_layouts.py::test_two_operands[cuda-row-float16]",
     "test_layouts.py::test_copies[cuda-transposed and backwards-complex128]",
     "test_layouts.py::test_more_dimensions[cuda-int8]",
+    "test_layouts.py::test_rows_that_begin_anywhere[cuda-sqrt-float16]",
+    "test_layouts.py::test_packed_conversions[cuda-uint16]",
     "test_reductions.py::test_many_dimensions",
     "test_elementwise.py::test_dimensions_that_do_not_merge",
     "test_elementwise.py::test_sixty_four_dimensions",
@@ -88,6 +91,7 @@ FINDING = r"^========= (?:Invalid|Program hit|Error: |Warning: |Uninitialized|Ra
 KERNEL_TEMPLATES = [
     *("contiguous_kernel", "strided_kernel", "matmul_tiled_kernel", "rows_kernel", "short_rows_kernel"),
     *("columns_kernel", "strided_reduce_kernel", "combine_kernel", "broadcast_kernel", "transpose_kernel"),
+    *("narrow_kernel", "where_kernel", "convert_kernel"),
     *("scan_lines_kernel", "scan_totals_kernel", "scan_columns_kernel"),
 ]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from arrays import random_array
 from conftest import SMALL, use
-from oracles import assert_result
+from oracles import assert_result, refusal
 
 import cukern
 
@@ -69,7 +69,7 @@ def test_both_operands(view: str, other: str, rng: np.random.Generator) -> None:
         a, b = make(rng, shape, "float32", view), make(rng, shape, "float32", other)
         compare("multiply", a, b)
         compare("divide", b, a)
-        compare("maximum", a, b)  # which the strided kernel computes
+        compare("maximum", a, b)
 
 
 @pytest.mark.parametrize("dtype", [*TYPES, "bool", "uint16", "complex64"])
@@ -274,3 +274,41 @@ def test_few_rows_at_the_end_of_a_block(dtype: str, rng: np.random.Generator) ->
             np.testing.assert_array_equal(cukern.asnumpy(out.astype("float32")), values.T)
             cukern.subtract(a, b, out=b)
             np.testing.assert_array_equal(cukern.asnumpy(b.astype("float32")), values.T - other)
+
+
+# One of each group of operations that share a kernel (device/elementwise/groups.cuh).
+BY_GROUP = ["add", "maximum", "negative", "less", "isnan", "sqrt", "divide", "abs", "bitwise_xor", "logical_and"]
+
+
+@pytest.mark.parametrize("dtype", [*TYPES, "bool", "uint16", "complex64"])
+@pytest.mark.parametrize("name", BY_GROUP)
+def test_rows_that_begin_anywhere(name: str, dtype: str, rng: np.random.Generator) -> None:
+    """A vector of 16 bytes is read from the two that hold it, but at the ends of a row."""
+    function, vector = getattr(cukern, name), 16 // np.dtype(dtype).itemsize
+    for begin in range(0, vector + 1, 3 if vector > 8 else 1):
+        for length in (vector - 1, 2 * vector + 1, 3 * vector, 5 * vector + 2):
+            if length == 0:
+                continue
+            base = random_array(rng, (3, begin + length + 2), np.dtype(dtype))
+            a, b = base[:, begin : begin + length], random_array(rng, (3, length), np.dtype(dtype))
+            own = [cukern.asarray(base)[:, begin : begin + length], cukern.asarray(b)]
+            if refusal(name, *[a, b][: arity_of(name)]) is not None:
+                return
+            assert_result(cukern.asnumpy(function(*own[: arity_of(name)])), name, *[a, b][: arity_of(name)])
+
+
+def arity_of(name: str) -> int:
+    """Return how many operands a function takes."""
+    return 1 if name in ("negative", "isnan", "sqrt", "abs") else 2
+
+
+@pytest.mark.parametrize("source", ["bool", "int8", "uint16", "int32", "uint64", "float16", "float32", "complex128"])
+def test_packed_conversions(source: str, rng: np.random.Generator) -> None:
+    for n in (1, 3, 4, 5, 1023, 1024, 4097, 20_001):
+        x = random_array(rng, (n,), np.dtype(source))
+        # What every type holds.
+        x = (x.real.clip(0, 100) if x.dtype.kind in "fc" else x % 100 if x.dtype.kind in "iu" else x).astype(x.dtype)
+        own = cukern.asarray(x)
+        for target in ("bool", "uint8", "int16", "int64", "float16", "float32", "float64", "complex64"):
+            wanted = (x.real if x.dtype.kind == "c" and target not in ("bool", "complex64") else x).astype(target)
+            np.testing.assert_array_equal(cukern.asnumpy(own.astype(target)), wanted)

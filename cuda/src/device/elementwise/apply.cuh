@@ -40,48 +40,6 @@ __device__ std::uint32_t apply_pair(std::uint32_t a, std::uint32_t b) {
         return bit_cast<std::uint32_t>(__hmul2_rn(x, y));
 }
 
-// The results of a vector of operands.
-template <Op op, typename T>
-using ResultVector = std::conditional_t<has_pairs<op, T>, Words, Elements<result_t<op, T>, Vector<T>::kSize>>;
-
-template <Op op, typename T, int inputs>
-__device__ ResultVector<op, T> apply_vector(const Words (&x)[inputs]) {
-    ResultVector<op, T> result;
-    if constexpr (has_pairs<op, T>) {
-#pragma unroll
-        for (int e = 0; e < Words::kSize; ++e)
-            result.values[e] = apply_pair<op, T>(x[0].values[e], x[1].values[e]);
-    } else {
-        Vector<T> own[inputs];
-        memcpy(own, x, sizeof own);
-#pragma unroll
-        for (int e = 0; e < Vector<T>::kSize; ++e) {
-            T element[inputs];
-#pragma unroll
-            for (int j = 0; j < inputs; ++j) element[j] = own[j].values[e];
-            result.values[e] = apply<op, T, inputs>(element);
-        }
-    }
-    return result;
-}
-
-// The same of two operands, of which x is the one at place `first`.
-template <Op op, typename T>
-__device__ ResultVector<op, T> apply_turned(const Words &x, const Words &y, int first) {
-    constexpr bool kCommutes = op == Op::add || op == Op::multiply;
-    if (kCommutes || first == 0) return apply_vector<op, T, 2>({x, y});
-    return apply_vector<op, T, 2>({y, x});
-}
-
-// A vector of elements that lie `step` apart.
-template <typename T>
-__device__ Words load_elements(const T *from, std::int64_t step) {
-    Vector<T> vector;
-#pragma unroll
-    for (int e = 0; e < Vector<T>::kSize; ++e) vector.values[e] = from[e * step];
-    return bit_cast<Words>(vector);
-}
-
 // A vector that repeats an element.
 template <typename T>
 __device__ Words repeat(T value) {

@@ -22,7 +22,10 @@ constexpr int kMultiprocessorThreads = 2048;
 #else
 constexpr int kMultiprocessorThreads = 1536;
 #endif
-constexpr int kBroadcastBlocks = kMultiprocessorThreads / kThreads;
+// Functions, and three operands, have twice as many registers.
+template <Group group>
+inline constexpr int kBroadcastBlocks =
+    kMultiprocessorThreads / kThreads / (has_functions<group> || arity(group) == 3 ? 2 : 1);
 
 // The blocks of out, in the order of `count` stripes of `length` blocks that lie one after the other, kRun of each
 // at a time: of rows that share one that is too long for the caches, the same part is worked on at a time.
@@ -55,8 +58,33 @@ struct BroadcastParams {
     std::uint32_t n;
     Stripes stripes;
     int ndim;
+    Op op;
     Walk walks[inputs];
 };
+
+// Loads a vector that begins anywhere, from the two that hold it.
+template <typename T>
+__device__ Words load_shifted(const T *from) {
+    const auto address = reinterpret_cast<std::uintptr_t>(from);
+    const auto *const vectors = reinterpret_cast<const Words *>(address / sizeof(Words) * sizeof(Words));
+    Elements<std::uint32_t, 8> words;
+    const Words both[] = {vectors[0], vectors[1]};
+    memcpy(&words, both, sizeof words);
+#pragma unroll
+    for (int by = 2; by > 0; by /= 2) {
+        const bool moves = (address / 4 & by) != 0;
+#pragma unroll
+        for (int i = 0; i + by < 8; ++i) words.values[i] = moves ? words.values[i + by] : words.values[i];
+    }
+    Words result;
+    const std::uint32_t bits = address % 4 * 8;
+#pragma unroll
+    for (int i = 0; i < Words::kSize; ++i) {
+        const std::uint64_t pair = std::uint64_t{words.values[i + 1]} << 32 | words.values[i];
+        result.values[i] = sizeof(T) >= 4 ? words.values[i] : static_cast<std::uint32_t>(pair >> bits);
+    }
+    return result;
+}
 
 // Loads a vector's elements from flat index `first` on.
 template <typename T, typename P>
@@ -73,24 +101,30 @@ __device__ Words load_walk(const P &p, int input, std::uint32_t first) {
         if (d < p.ndim) offset += index[d] * p.strides[input][d];
     const T *from = p.in[input] + offset;
     const std::int64_t step = p.strides[input][0];
-    Vector<T> to{};
-    if (index[0] + kSize <= p.shape[0].by) {
+    const std::uint32_t length = p.shape[0].by;
+    if (index[0] + kSize <= length) {
+        if (step == 0) return repeat(*from);
         const bool is_aligned = reinterpret_cast<std::uintptr_t>(from) % sizeof(Words) == 0;
         if (step == 1 && is_aligned) return *reinterpret_cast<const Words *>(from);
-        if (step == 0) return repeat(*from);
-        if (step == 2 && is_aligned && index[0] + kSize < p.shape[0].by) {
+        // The neighbours of a vector inside a row are the operand's, too.
+        if (step == 1 && kSize > 1 && index[0] >= kSize && index[0] + 2 * kSize <= length)
+            return load_shifted(from);
+        if (step == 2 && is_aligned && index[0] + kSize < length) {
             // With what lies between them: there is another element behind.
             const auto *const vectors = reinterpret_cast<const Vector<T> *>(from);
             const Vector<T> both[] = {vectors[0], vectors[1]};
+            Vector<T> to;
 #pragma unroll
             for (int e = 0; e < kSize; ++e) to.values[e] = both[2 * e / kSize].values[2 * e % kSize];
             return bit_cast<Words>(to);
         }
         return load_elements(from, step);
     }
-#pragma unroll
+    Words to{};
+#pragma unroll 1
     for (int e = 0; e < kSize; ++e) {
-        to.values[e] = p.in[input][offset];
+        const bool exists = first + e < p.n;
+        put_back(to, exists ? p.in[input][offset] : T{});
         offset += step;
         ++index[0];
 #pragma unroll
@@ -101,14 +135,13 @@ __device__ Words load_walk(const P &p, int input, std::uint32_t first) {
                 ++index[d + 1];
             }
         }
-        if (first + e + 1 >= p.n) break;  // there is no next element
     }
-    return bit_cast<Words>(to);
+    return to;
 }
 
-template <Op op, typename T, int inputs>
-__global__ void __launch_bounds__(kThreads, kBroadcastBlocks)
-    broadcast_kernel(const __grid_constant__ BroadcastParams<T, result_t<op, T>, inputs> p) {
+template <Group group, typename T, int inputs>
+__global__ void __launch_bounds__(kThreads, kBroadcastBlocks<group>)
+    broadcast_kernel(const __grid_constant__ BroadcastParams<T, group_result_t<group, T>, inputs> p) {
     constexpr int kSize = Vector<T>::kSize;
     std::uint32_t block;
     if (!p.stripes.find(&block)) return;
@@ -125,14 +158,13 @@ __global__ void __launch_bounds__(kThreads, kBroadcastBlocks)
         else
             x[j] = load_walk<T>(p, j, first);
     }
-    const auto result = apply_vector<op, T, inputs>(x);
+    const auto result = apply_vector_in<group, T, inputs>(p.op, x);
     if (whole) {
-        *reinterpret_cast<ResultVector<op, T> *>(p.out + first) = result;
+        *reinterpret_cast<GroupVector<group, T> *>(p.out + first) = result;
     } else {
-        const auto elements = bit_cast<Elements<result_t<op, T>, kSize>>(result);
 #pragma unroll
         for (int e = 0; e < kSize; ++e)
-            if (first + e < p.n) p.out[first + e] = elements.values[e];
+            if (first + e < p.n) p.out[first + e] = result.values[e];
     }
 }
 
@@ -147,12 +179,13 @@ std::uint32_t stripes_of(const ElementwiseLaunch &launch) noexcept {
     return 1;
 }
 
-template <Op op, typename T>
+template <Group group, typename T>
 cudaError_t launch_broadcast(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
-    constexpr int kInputs = arity(op);
+    constexpr int kInputs = arity(group);
     constexpr int kSize = Vector<T>::kSize;
-    BroadcastParams<T, result_t<op, T>, kInputs> p{};
-    p.out = static_cast<result_t<op, T> *>(launch.data[0]);
+    BroadcastParams<T, group_result_t<group, T>, kInputs> p{};
+    p.op = launch.op;
+    p.out = static_cast<group_result_t<group, T> *>(launch.data[0]);
     p.n = static_cast<std::uint32_t>(launch.count);
     p.ndim = launch.ndim;
     for (int d = 0; d < launch.ndim; ++d)
@@ -168,7 +201,7 @@ cudaError_t launch_broadcast(const ElementwiseLaunch &launch, cudaStream_t strea
     const auto blocks = static_cast<std::uint32_t>((launch.count + kSize * kThreads - 1) / (kSize * kThreads));
     const std::uint32_t stripes = stripes_of<T>(launch);
     p.stripes = {stripes, (blocks + stripes - 1) / stripes};
-    return launch_kernel<broadcast_kernel<op, T, kInputs>>(p.stripes.blocks(), kThreads, stream, p);
+    return launch_kernel<broadcast_kernel<group, T, kInputs>>(p.stripes.blocks(), kThreads, stream, p);
 }
 
 }  // namespace cukern::cuda

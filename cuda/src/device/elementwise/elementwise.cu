@@ -16,6 +16,7 @@
 #include <algorithm>
 
 #include "cukern/testing.h"
+#include "device/elementwise/convert.cuh"
 #include "device/elementwise/layouts.cuh"
 #include "device/elementwise/where.cuh"
 #include "device/kernels.h"
@@ -30,11 +31,14 @@ struct ContiguousParams {
     const T *in[inputs];  // null: the value below
     T values[inputs];
     std::int64_t n;
+    Op op;
 };
 
-template <Op op, typename T, int inputs>
+// `Operations`: One of them, or AnyOf a group.
+template <typename Operations, typename T, int inputs>
 __global__ void __launch_bounds__(kThreads)
-    contiguous_kernel(const ContiguousParams<T, result_t<op, T>, inputs> p) {
+    contiguous_kernel(const ContiguousParams<T, typename Operations::Result, inputs> p) {
+    using Result = typename Operations::Result;
     const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     const std::int64_t vectors = p.n / Vector<T>::kSize;
     if (i < vectors) {
@@ -42,7 +46,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
         for (int j = 0; j < inputs; ++j)
             x[j] = p.in[j] != nullptr ? reinterpret_cast<const Words *>(p.in[j])[i] : repeat(p.values[j]);
-        reinterpret_cast<ResultVector<op, T> *>(p.out)[i] = apply_vector<op, T, inputs>(x);
+        reinterpret_cast<Elements<Result, Vector<T>::kSize> *>(p.out)[i] = Operations::of_vector(p.op, x);
         return;
     }
     const std::int64_t at = vectors * Vector<T>::kSize + (i - vectors);
@@ -50,7 +54,7 @@ __global__ void __launch_bounds__(kThreads)
     T element[inputs];
 #pragma unroll
     for (int j = 0; j < inputs; ++j) element[j] = p.in[j] != nullptr ? p.in[j][at] : p.values[j];
-    p.out[at] = apply<op, T, inputs>(element);
+    p.out[at] = Operations::of_element(p.op, element);
 }
 
 // Most arrays reduce to few dimensions; what has more is launched in parts.
@@ -69,6 +73,7 @@ struct StridedParams {
     std::uint32_t n;
     T values[inputs];
     int ndim;
+    Op op;
     ElementType types[inputs + 1];
     bool immediate[inputs + 1];
     bool split;
@@ -110,28 +115,27 @@ __device__ __noinline__ Elements<T, kTurns<T>> load_converted(const void *data, 
     return {};
 }
 
-template <typename T>
-__device__ __noinline__ void store_converted(void *data, ElementType type, std::int64_t index, T value) {
-    store_as<T>(data, type, index, value);
-}
-
-template <Op op, typename T>
-__device__ Elements<T, kTurns<T>> load_strided(const void *data, ElementType type, const Places<T> &places,
-                                               bool split, int input) {
-    if (op == Op::where && input == 0) return load_converted<T, true>(data, type, places);
-    if (may_split<op, T> && split) {
-        Elements<T, kTurns<T>> x;
-        for (int k = 0; k < kTurns<T>; ++k)
-            x.values[k] = load_operand<op, T>(data, type, places.at[k], true, input);
-        return x;
+template <Group group, typename T, typename P>
+__device__ Elements<T, kTurns<T>> load_strided(const P &p, const Places<T> &places, int input) {
+    const void *const data = p.data[input + 1];
+    const ElementType type = p.types[input + 1];
+    if (group == Group::choices && p.op == Op::where && input == 0)
+        return load_converted<T, true>(data, type, places);
+    if constexpr (group == Group::comparisons && may_split<Op::less, T>) {
+        if (p.split) {
+            Elements<T, kTurns<T>> x;
+            for (int k = 0; k < kTurns<T>; ++k)
+                x.values[k] = load_operand<Op::less, T>(data, type, places.at[k], true, input);
+            return x;
+        }
     }
     return type == ElementTypeOf<T>::value ? load_each<T, T, false>(data, places)
                                            : load_converted<T, false>(data, type, places);
 }
 
-template <Op op, typename T, int inputs>
+template <Group group, typename T, int inputs>
 __global__ void __launch_bounds__(kThreads) strided_kernel(const __grid_constant__ StridedParams<T, inputs> p) {
-    using R = result_t<op, T>;
+    using R = group_result_t<group, T>;
     constexpr int kCount = kTurns<T>;
     const std::uint32_t first = blockIdx.x * kThreads * kCount + threadIdx.x;
     if (first >= p.n) return;
@@ -156,7 +160,7 @@ __global__ void __launch_bounds__(kThreads) strided_kernel(const __grid_constant
 #pragma unroll
     for (int j = 0; j < inputs; ++j) {
         if (!p.immediate[j + 1]) {
-            x[j] = load_strided<op, T>(p.data[j + 1], p.types[j + 1], places[j + 1], p.split, j);
+            x[j] = load_strided<group, T>(p, places[j + 1], j);
         } else {
 #pragma unroll
             for (int k = 0; k < kCount; ++k) x[j].values[k] = p.values[j];
@@ -168,7 +172,7 @@ __global__ void __launch_bounds__(kThreads) strided_kernel(const __grid_constant
         T element[inputs];
 #pragma unroll
         for (int j = 0; j < inputs; ++j) element[j] = x[j].values[0];
-        const R result = apply<op, T, inputs>(element);
+        const R result = apply_in<group, T, inputs>(p.op, element);
         if (p.types[0] == ElementTypeOf<R>::value)
             static_cast<R *>(p.data[0])[places[0].at[0]] = result;
         else
@@ -188,19 +192,19 @@ inline bool is_vector_aligned(const ElementwiseLaunch &launch) noexcept {
     return true;
 }
 
-template <Op op, typename T>
+template <typename Operations, typename T, int inputs>
 cudaError_t launch_contiguous(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
-    constexpr int kInputs = arity(op);
-    ContiguousParams<T, result_t<op, T>, kInputs> p;
-    p.out = static_cast<result_t<op, T> *>(launch.data[0]);
+    ContiguousParams<T, typename Operations::Result, inputs> p;
+    p.op = launch.op;
+    p.out = static_cast<typename Operations::Result *>(launch.data[0]);
     p.n = launch.count;
-    for (int j = 0; j < kInputs; ++j) {
+    for (int j = 0; j < inputs; ++j) {
         p.in[j] = launch.immediate[j + 1] ? nullptr : static_cast<const T *>(launch.data[j + 1]);
         p.values[j] = launch.immediate[j + 1] ? value_of<T>(launch, j + 1) : T{};
     }
     const std::int64_t vectors = p.n / Vector<T>::kSize;
-    return launch_kernel<contiguous_kernel<op, T, kInputs>>(blocks_for(vectors + p.n % Vector<T>::kSize), kThreads,
-                                                            stream, p);
+    return launch_kernel<contiguous_kernel<Operations, T, inputs>>(blocks_for(vectors + p.n % Vector<T>::kSize),
+                                                                   kThreads, stream, p);
 }
 
 // The part of a launch from `begin` on along one dimension.
@@ -246,15 +250,13 @@ inline cudaError_t launch_in_parts(const ElementwiseLaunch &launch, cudaStream_t
     return cudaSuccess;
 }
 
-template <Op op, typename T>
-cudaError_t launch_op(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
-
-template <Op op, typename T>
+template <Group group, typename T>
 cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
-    constexpr int kInputs = arity(op);
+    constexpr int kInputs = arity(group);
     if (launch.count >= kMostElements || launch.ndim > kFewDims)
-        return launch_in_parts(launch, stream, launch_op<op, T>);
+        return launch_in_parts(launch, stream, launch_elementwise<T>);
     StridedParams<T, kInputs> p;
+    p.op = launch.op;
     p.n = static_cast<std::uint32_t>(launch.count);
     p.ndim = launch.ndim;
     p.split = launch.split;
@@ -267,26 +269,39 @@ cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream)
         if (j > 0) p.values[j - 1] = launch.immediate[j] ? value_of<T>(launch, j) : T{};
     }
     const std::int64_t threads = (launch.count + kTurns<T> - 1) / kTurns<T>;
-    return launch_kernel<strided_kernel<op, T, kInputs>>(blocks_for(threads), kThreads, stream, p);
+    return launch_kernel<strided_kernel<group, T, kInputs>>(blocks_for(threads), kThreads, stream, p);
+}
+
+// Of operands that are not all packed.
+template <Group group, typename T>
+cudaError_t launch_group(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
+    cudaError_t error = cudaSuccess;
+    if (launch_layout<group, T>(launch, stream, &error)) return error;
+    return launch_strided<group, T>(launch, stream);
 }
 
 template <Op op, typename T>
 cudaError_t launch_op(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
-    if constexpr (!computes_in(op, ElementTypeOf<T>::value)) {
+    constexpr ElementType kType = ElementTypeOf<T>::value;
+    if constexpr (!computes_in(op, kType)) {
         return cudaErrorInvalidValue;
     } else {
-        if constexpr (kernel_type(op, ElementTypeOf<T>::value) == ElementTypeOf<T>::value) {
+        constexpr Group kGroup = group_of(op, kType);
+        if constexpr (op == Op::copy) {
+            if (!is_contiguous(launch) && is_packed_conversion<T>(launch))
+                return launch_convert<T>(launch, stream);
+        }
+        // Functions of complex numbers are long, and the kernel of rows calls them, too.
+        constexpr bool kHasContiguous =
+            kernel_type(op, kType) == kType && !(has_functions<kGroup> && is_complex<T>);
+        if constexpr (kHasContiguous) {
             if (is_contiguous(launch) && is_vector_aligned(launch))
-                return launch_contiguous<op, T>(launch, stream);
+                return launch_contiguous<OperationsOf<op, T>, T, arity(op)>(launch, stream);
             if constexpr (op == Op::where) {
                 if (has_packed_condition<T>(launch)) return launch_where<T>(launch, stream);
             }
         }
-        if constexpr (has_layouts(op, ElementTypeOf<T>::value)) {
-            cudaError_t error = cudaSuccess;
-            if (launch_layout<op, T>(launch, stream, &error)) return error;
-        }
-        return launch_strided<op, T>(launch, stream);
+        return launch_group<kGroup, T>(launch, stream);
     }
 }
 

@@ -1,5 +1,4 @@
-// Which kernel serves operands that are not all packed, of one element type. For the operations that meet them
-// most.
+// Which kernel serves operands that are not all packed, of one element type.
 #pragma once
 
 #include "device/elementwise/broadcast.cuh"
@@ -8,15 +7,11 @@
 
 namespace cukern::cuda {
 
-// Where these kernels are made: elsewhere the strided one serves. A copy of elements as they are moves bits.
-constexpr bool has_layouts(Op op, ElementType type) {
-    switch (op) {
-        case Op::copy: return bits_of(type) == type;
-        case Op::add:
-        case Op::subtract:
-        case Op::multiply: return is_floating(type);
-        default: return false;
-    }
+// Whose transposed operands are turned in shared memory. Of signed integers the kernels of others do (see
+// kernel_type).
+constexpr bool turns(Group group, ElementType type) {
+    return (group == Group::arithmetic && kind_of(type) != 'i' && size_of(type) > 1) ||
+           (group == Group::copies && bits_of(type) == type);
 }
 
 // Complex numbers may begin at any of their parts.
@@ -29,13 +24,13 @@ bool has_whole_elements(const ElementwiseLaunch &launch) noexcept {
 }
 
 // Launches one of the kernels for layouts, if one serves the operands' layout: whether it did.
-template <Op op, typename T>
+template <Group group, typename T>
 bool launch_layout(const ElementwiseLaunch &launch, cudaStream_t stream, cudaError_t *error) noexcept {
     if (!is_uniform(launch)) return false;
     const int last = launch.ndim - 1;
-    if constexpr (has_narrow<T>) {
+    if constexpr (has_narrow<T> && turns(group, ElementTypeOf<T>::value)) {
         if (const int narrow = narrow_operand(launch); narrow != 0) {
-            *error = launch_narrow<op, T>(launch, narrow, stream);
+            *error = launch_narrow<group, T>(launch, narrow, stream);
             return true;
         }
     }
@@ -46,11 +41,15 @@ bool launch_layout(const ElementwiseLaunch &launch, cudaStream_t stream, cudaErr
     const bool fills = turned >= 0 && has_whole_elements<T>(launch) &&
                        launch.shape[turned] * launch.shape[last] >= kLeastElements;
     if (fills && launch.strides[0][last] == 1 && launch.shape[last] > kFewColumns) {
-        *error = launch_transpose<op, T>(launch, turned, stream);
-        return true;
+        if constexpr (turns(group, ElementTypeOf<T>::value)) {
+            *error = launch_transpose<group, T>(launch, turned, stream);
+            return true;
+        } else {
+            return false;
+        }
     }
     if (!is_packed(launch, 0)) return false;
-    *error = launch_broadcast<op, T>(launch, stream);
+    *error = launch_broadcast<group, T>(launch, stream);
     return true;
 }
 

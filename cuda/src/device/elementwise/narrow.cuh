@@ -29,6 +29,7 @@ struct NarrowParams {
     T values[inputs];
     Walk walks[inputs];
     int turned;  // the input that is interleaved
+    Op op;
     std::uint32_t rows;
     std::uint32_t columns;
     std::uint32_t tile;   // columns of a block, whole vectors of them
@@ -36,7 +37,7 @@ struct NarrowParams {
     Divider by_rows;
 };
 
-template <Op op, typename T, int inputs>
+template <Group group, typename T, int inputs>
 __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant__ NarrowParams<T, inputs> p) {
     constexpr std::uint32_t kSize = Vector<T>::kSize;
     constexpr std::uint32_t kPaddingWords = sizeof(T) <= 4 ? 1 : sizeof(T) / 4;
@@ -94,11 +95,11 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
 #pragma unroll
         for (std::uint32_t e = 0; e < kSize; ++e) picked.values[e] = shared[place(row[k], column[k] + e)];
         const auto turned = bit_cast<Words>(picked);
-        auto *const to = reinterpret_cast<ResultVector<op, T> *>(p.out + row[k] * p.columns + column[k]);
+        auto *const to = reinterpret_cast<Vector<T> *>(p.out + row[k] * p.columns + column[k]);
         if constexpr (inputs == 1)
-            *to = apply_vector<op, T>({turned});
+            *to = apply_turned<group, T>(p.op, turned);
         else
-            *to = apply_turned<op, T>(turned, has_array ? y[k] : repeat(p.values[other]), p.turned);
+            *to = apply_turned<group, T>(p.op, turned, has_array ? y[k] : repeat(p.values[other]), p.turned);
     }
     // Before a row's first vector, and behind its last.
     if (blockIdx.x > 0 && !is_last) return;
@@ -117,7 +118,7 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
                 element[j] = j == p.turned                ? shared[place(r, c)]
                              : p.walks[j] == Walk::packed ? p.in[j][at]
                                                           : p.values[j];
-            p.out[at] = apply<op, T, inputs>(element);
+            p.out[at] = apply_in<group, T, inputs>(p.op, element);
         }
     }
 }
@@ -145,13 +146,14 @@ inline int narrow_operand(const ElementwiseLaunch &launch) noexcept {
     return found;
 }
 
-template <Op op, typename T>
+template <Group group, typename T>
 cudaError_t launch_narrow(const ElementwiseLaunch &launch, int turned, cudaStream_t stream) noexcept {
-    static_assert(std::is_same_v<T, result_t<op, T>>);
-    constexpr int kInputs = arity(op);
+    static_assert(std::is_same_v<T, group_result_t<group, T>>);
+    constexpr int kInputs = arity(group);
     constexpr std::uint32_t kSize = Vector<T>::kSize;
     NarrowParams<T, kInputs> p{};
     p.out = static_cast<T *>(launch.data[0]);
+    p.op = launch.op;
     p.turned = turned - 1;
     p.rows = static_cast<std::uint32_t>(launch.shape[0]);
     p.columns = static_cast<std::uint32_t>(launch.shape[1]);
@@ -166,7 +168,7 @@ cudaError_t launch_narrow(const ElementwiseLaunch &launch, int turned, cudaStrea
     p.row_vectors = Divider::make(p.tile / kSize);
     // Fewer columns than a vector has are left to the tile before them, which has them in shared memory.
     const std::uint32_t blocks = (p.columns - kSize + p.tile) / p.tile;
-    return launch_kernel<narrow_kernel<op, T, kInputs>>(blocks, kThreads, stream, p);
+    return launch_kernel<narrow_kernel<group, T, kInputs>>(blocks, kThreads, stream, p);
 }
 
 }  // namespace cukern::cuda

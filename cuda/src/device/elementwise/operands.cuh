@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "device/elementwise/apply.cuh"
+#include "device/elementwise/groups.cuh"
 #include "device/grid.cuh"
 #include "plan/launch.h"
 
@@ -18,6 +18,21 @@ enum class Walk : std::int8_t {
     strided,  // any other
     turned,   // packed along another dimension
 };
+
+// A vector of elements that lie `step` apart.
+template <typename T>
+__device__ Words load_elements(const T *from, std::int64_t step) {
+    using Part = Elements<T, sizeof(T) >= 4 ? Vector<T>::kSize : 4 / static_cast<int>(sizeof(T))>;
+    Words words{};
+#pragma unroll 1
+    for (int i = 0; i < Vector<T>::kSize; i += Part::kSize) {
+        Part part;
+#pragma unroll
+        for (int e = 0; e < Part::kSize; ++e) part.values[e] = from[(i + e) * step];
+        put_back(words, part);
+    }
+    return words;
+}
 
 // An operand that is given by value.
 template <typename T>

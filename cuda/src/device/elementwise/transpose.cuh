@@ -60,6 +60,7 @@ struct TransposeParams {
     Divider read_vectors;  // of a tile's column
     Walk walks[inputs];
     int turned;  // an input
+    Op op;
 };
 
 // The elements of a vector of memory, counted from `at` on.
@@ -151,7 +152,7 @@ __device__ Words pick_vector(const typename TileMemory<T>::Unit *memory, const T
     return bit_cast<Words>(picked);
 }
 
-template <Op op, typename T, int inputs>
+template <Group group, typename T, int inputs>
 __global__ void __launch_bounds__(kThreads, kTileBlocks)
     transpose_kernel(const __grid_constant__ TransposeParams<T, inputs> p) {
     using M = TileMemory<T>;
@@ -207,16 +208,16 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
         std::uint32_t column;
         if (!find_vector(k, &row, &column)) continue;
         const Words x = pick_vector(memory, in, p.column[p.turned], p.read_vectors.by, row, column);
-        auto *const to = reinterpret_cast<ResultVector<op, T> *>(out + row * p.out_row + column);
+        auto *const to = reinterpret_cast<Vector<T> *>(out + row * p.out_row + column);
         if constexpr (inputs == 2) {
             if (p.walks[other] == Walk::value)
                 y[k] = repeat(p.values[other]);
             else if (p.walks[other] == Walk::strided)
                 y[k] =
                     load_elements(tile_of(other) + row * p.row[other] + column * p.column[other], p.column[other]);
-            *to = apply_turned<op, T>(x, y[k], p.turned);
+            *to = apply_turned<group, T>(p.op, x, y[k], p.turned);
         } else {
-            *to = apply_vector<op, T>({x});
+            *to = apply_turned<group, T>(p.op, x);
         }
     }
     // Before a row's first vector, and behind its last.
@@ -235,7 +236,7 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
                 for (int j = 0; j < inputs; ++j)
                     element[j] =
                         p.walks[j] == Walk::value ? p.values[j] : tile_of(j)[r * p.row[j] + c * p.column[j]];
-                out[r * p.out_row + c] = apply<op, T, inputs>(element);
+                out[r * p.out_row + c] = apply_in<group, T, inputs>(p.op, element);
             }
         }
     }
@@ -261,11 +262,11 @@ void find_span(const ElementwiseLaunch &launch, int operand, const T **begin, co
     }
 }
 
-template <Op op, typename T>
+template <Group group, typename T>
 cudaError_t launch_transpose(const ElementwiseLaunch &launch, int turned, cudaStream_t stream) noexcept {
-    static_assert(std::is_same_v<T, result_t<op, T>>);
+    static_assert(std::is_same_v<T, group_result_t<group, T>>);
     using M = TileMemory<T>;
-    constexpr int kInputs = arity(op);
+    constexpr int kInputs = arity(group);
     constexpr std::uint32_t kSize = M::kSize;
     TransposeParams<T, kInputs> p{};
     const int last = launch.ndim - 1;
@@ -273,6 +274,7 @@ cudaError_t launch_transpose(const ElementwiseLaunch &launch, int turned, cudaSt
     int count = 0;
     for (int d = last - 1; d >= 0; --d)
         if (d != turned) others[count++] = d;
+    p.op = launch.op;
     p.out = static_cast<T *>(launch.data[0]);
     p.rows = static_cast<std::uint32_t>(launch.shape[turned]);
     p.columns = static_cast<std::uint32_t>(launch.shape[last]);
@@ -321,8 +323,8 @@ cudaError_t launch_transpose(const ElementwiseLaunch &launch, int turned, cudaSt
     p.tiles_across = Divider::make(tiles_across);
     p.row_vectors = Divider::make(p.tile_columns / kSize);
     p.read_vectors = Divider::make(p.tile_rows / kSize + M::kReach);
-    return launch_kernel<transpose_kernel<op, T, kInputs>>(tiles_down * tiles_across * all_batches, kThreads,
-                                                           stream, p);
+    return launch_kernel<transpose_kernel<group, T, kInputs>>(tiles_down * tiles_across * all_batches, kThreads,
+                                                              stream, p);
 }
 
 }  // namespace cukern::cuda

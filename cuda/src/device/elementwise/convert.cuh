@@ -1,0 +1,108 @@
+// Copies of packed elements into packed elements of another type.
+//
+// convert_kernel
+//   Idea: the source's type is the kernel's, that of out is a switch at run time which all threads take alike: one
+//   kernel for each type serves all pairs. A thread takes four neighbouring elements at a time, so that what it
+//   writes fills whole sectors even where out's elements are longer, and as many times four as make 16 bytes of
+//   loads, all under way before the first is used. Limited by device memory.
+#pragma once
+
+#include "device/elementwise/operands.cuh"
+#include "device/launch_kernel.h"
+
+namespace cukern::cuda {
+
+template <typename T>
+struct ConvertParams {
+    void *out;
+    const T *in;
+    std::int64_t n;
+    ElementType to;
+};
+
+// Neighbours that a thread takes at a time, and how many times.
+template <typename T>
+inline constexpr int kNeighbours = sizeof(T) <= 4 ? 4 : 16 / static_cast<int>(sizeof(T));
+template <typename T>
+inline constexpr int kTimes = sizeof(T) <= 2 ? 4 / static_cast<int>(sizeof(T)) : 1;
+
+// Writes neighbours by vectors of at most 16 bytes.
+template <typename To, int count>
+__device__ void store_neighbours(To *out, const To (&values)[count]) {
+    constexpr int kBytes = count * static_cast<int>(sizeof(To));
+    using Part = Elements<To, kBytes <= 16 ? count : 16 / static_cast<int>(sizeof(To))>;
+#pragma unroll
+    for (int i = 0; i < count; i += Part::kSize) {
+        Part part;
+#pragma unroll
+        for (int e = 0; e < Part::kSize; ++e) part.values[e] = values[i + e];
+        *reinterpret_cast<Part *>(out + i) = part;
+    }
+}
+
+// `x`: what a thread has loaded, its neighbours from element `first` on and then those a block's threads further.
+template <typename To, typename T>
+__device__ void store_all(const ConvertParams<T> &p, Words x, std::int64_t first) {
+    using Neighbours = Elements<T, kNeighbours<T>>;
+    auto *const out = static_cast<To *>(p.out);
+#pragma unroll 1
+    for (int k = 0; k < kTimes<T>; ++k, first += kThreads * Neighbours::kSize) {
+        const auto neighbours = take_front<Neighbours>(x);
+        if (first + Neighbours::kSize > p.n) return;
+        To converted[Neighbours::kSize];
+#pragma unroll
+        for (int e = 0; e < Neighbours::kSize; ++e) converted[e] = convert<To>(neighbours.values[e]);
+        store_neighbours(out + first, converted);
+    }
+}
+
+template <typename T>
+__device__ __noinline__ void store_converted(void *data, ElementType type, std::int64_t index, T value) {
+    store_as<T>(data, type, index, value);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) convert_kernel(const __grid_constant__ ConvertParams<T> p) {
+    using Neighbours = Elements<T, kNeighbours<T>>;
+    constexpr int kSize = Neighbours::kSize;
+    static_assert(kTimes<T> * sizeof(Neighbours) == sizeof(Words));
+    const std::int64_t first =
+        (static_cast<std::int64_t>(blockIdx.x) * kTimes<T> * kThreads + threadIdx.x) * kSize;
+    Neighbours x[kTimes<T>] = {};
+#pragma unroll
+    for (int k = 0; k < kTimes<T>; ++k) {
+        const std::int64_t at = first + std::int64_t{k} * kThreads * kSize;
+        if (at + kSize <= p.n) x[k] = *reinterpret_cast<const Neighbours *>(p.in + at);
+    }
+    Words words;
+    memcpy(&words, x, sizeof words);
+    switch (p.to) {
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
+    case ElementType::id: store_all<ctype>(p, words, first); break;
+#include "cukern/element_types.def"
+#undef CUKERN_ELEMENT_TYPE
+    }
+    // What is left of the whole array.
+    const std::int64_t at = p.n - p.n % kSize + threadIdx.x;
+    if (blockIdx.x == gridDim.x - 1 && at < p.n) store_converted<T>(p.out, p.to, at, p.in[at]);
+}
+
+// Whether a launch copies packed elements from T into another type.
+template <typename T>
+bool is_packed_conversion(const ElementwiseLaunch &launch) noexcept {
+    const auto addresses =
+        reinterpret_cast<std::uintptr_t>(launch.data[0]) | reinterpret_cast<std::uintptr_t>(launch.data[1]);
+    return launch.op == Op::copy && launch.ndim == 1 && !launch.immediate[1] &&
+           launch.types[1] == ElementTypeOf<T>::value && launch.strides[0][0] == 1 && launch.strides[1][0] == 1 &&
+           addresses % 16 == 0;
+}
+
+template <typename T>
+cudaError_t launch_convert(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
+    ConvertParams<T> p{launch.data[0], static_cast<const T *>(launch.data[1]), launch.count, launch.types[0]};
+    constexpr int kElements = kNeighbours<T> * kTimes<T>;  // of a thread
+    return launch_kernel<convert_kernel<T>>(blocks_for((launch.count + kElements - 1) / kElements), kThreads,
+                                            stream, p);
+}
+
+}  // namespace cukern::cuda

@@ -1,0 +1,233 @@
+// Groups of operations that share a kernel for each element type, in which the operation is a switch at run time.
+//
+// Idea: all threads of a launch take the same branch, which costs next to nothing beside the memory that is moved,
+// and one kernel serves many operations in every layout. What is in a group has as many operands, a result of the
+// same type, and about the same need of registers. Functions are called instead of inlined: they are long, and the
+// kernel needs as many registers as the longest.
+#pragma once
+
+#include <cstdint>
+
+#include "device/elementwise/apply.cuh"
+
+namespace cukern::cuda {
+
+enum class Group : std::int8_t {
+    arithmetic,
+    unary,
+    copies,
+    comparisons,
+    tests,
+    parts,
+    functions,
+    binary_functions,
+    choices
+};
+
+// Whether an operation is called as a function.
+constexpr bool is_function(Op op, ElementType type) {
+    switch (op) {
+        case Op::divide:
+        case Op::floor_divide:
+        case Op::remainder:
+        case Op::pow:
+        case Op::reciprocal: return true;
+        case Op::sign: return kind_of(type) == 'c';
+        case Op::copysign: return false;
+        default: return info(op).rule == ResultRule::sized;
+    }
+}
+
+constexpr Group group_of(Op op, ElementType type) {
+    const int inputs = arity(op);
+    if (op == Op::copy) return Group::copies;
+    if (inputs == 3) return Group::choices;
+    if (returns_bool(info(op).rule)) return inputs == 2 ? Group::comparisons : Group::tests;
+    if (info(op).rule == ResultRule::component && kind_of(type) == 'c') return Group::parts;
+    if (is_function(op, type)) return inputs == 2 ? Group::binary_functions : Group::functions;
+    return inputs == 2 ? Group::arithmetic : Group::unary;
+}
+
+constexpr int arity(Group group) {
+    switch (group) {
+        case Group::choices: return 3;
+        case Group::arithmetic:
+        case Group::comparisons:
+        case Group::binary_functions: return 2;
+        default: return 1;
+    }
+}
+
+template <Group group>
+inline constexpr bool has_functions = group == Group::functions || group == Group::binary_functions;
+
+template <Op op, Group group, typename T>
+inline constexpr bool is_in =
+    computes_in(op, ElementTypeOf<T>::value) && group_of(op, ElementTypeOf<T>::value) == group;
+
+// What a group's operations return, as it is stored.
+template <Group group, typename T>
+using group_result_t =
+    std::conditional_t<group == Group::comparisons || group == Group::tests, Bool,
+                       std::conditional_t<group == Group::parts, typename RealPart<T>::type, T>>;
+
+template <Op op, typename T>
+__device__ __noinline__ T function_of(T a) {
+    return evaluate<op>(a);
+}
+template <Op op, typename T>
+__device__ __noinline__ T function_of(T a, T b) {
+    return evaluate<op>(a, b);
+}
+
+// The result of one of a group's operations.
+template <Group group, typename T, int inputs>
+__device__ group_result_t<group, T> apply_in(Op op, const T (&x)[inputs]) {
+    switch (op) {
+#define CUKERN_CASE(id)                                                 \
+    case Op::id:                                                        \
+        if constexpr (is_in<Op::id, group, T> && !has_functions<group>) \
+            return apply<Op::id, T, inputs>(x);                         \
+        else if constexpr (is_in<Op::id, group, T> && inputs == 1)      \
+            return function_of<Op::id>(x[0]);                           \
+        else if constexpr (is_in<Op::id, group, T>)                     \
+            return function_of<Op::id>(x[0], x[1]);                     \
+        break;
+#define CUKERN_OP(id, kind, types, rule, doc) CUKERN_CASE(id)
+#include "cukern/ops.def"
+#undef CUKERN_OP
+        CUKERN_CASE(copy)
+#undef CUKERN_CASE
+    }
+    return {};
+}
+
+template <Group group, typename T>
+using GroupVector = Elements<group_result_t<group, T>, Vector<T>::kSize>;
+
+// The results of some elements of each operand.
+template <Op op, Group group, typename T, int inputs, typename E>
+__device__ auto apply_together(const E (&x)[inputs]) {
+    Elements<group_result_t<group, T>, E::kSize> result;
+    if constexpr (has_pairs<op, T> && E::kSize == 2) {
+        return bit_cast<Elements<T, 2>>(
+            apply_pair<op, T>(bit_cast<std::uint32_t>(x[0]), bit_cast<std::uint32_t>(x[1])));
+    } else {
+#pragma unroll
+        for (int e = 0; e < E::kSize; ++e) {
+            T element[inputs];
+#pragma unroll
+            for (int j = 0; j < inputs; ++j) element[j] = x[j].values[e];
+            result.values[e] = apply<op, T, inputs>(element);
+        }
+        return result;
+    }
+}
+
+// Those of a vector of each: part by part, since more elements at a time make the code long. A part is a word of
+// short elements, and two elements of a function.
+template <Op op, Group group, typename T, int inputs>
+__device__ GroupVector<group, T> apply_in_parts(Words (&x)[inputs]) {
+    constexpr int kSize = Vector<T>::kSize;
+    constexpr int kMost = has_functions<group> ? 2 : sizeof(T) >= 4 ? kSize : 4 / static_cast<int>(sizeof(T));
+    if constexpr (kSize <= kMost) {
+        Vector<T> own[inputs];
+        memcpy(own, x, sizeof own);
+        return apply_together<op, group, T, inputs>(own);
+    } else {
+        using Part = Elements<T, kMost>;
+        using Result = Elements<std::uint32_t, static_cast<int>(sizeof(GroupVector<group, T>) / 4)>;
+        Result result{};
+#pragma unroll 1
+        for (int i = 0; i < kSize; i += kMost) {
+            Part part[inputs];
+#pragma unroll
+            for (int j = 0; j < inputs; ++j) part[j] = take_front<Part>(x[j]);
+            put_back(result, apply_together<op, group, T, inputs>(part));
+        }
+        return bit_cast<GroupVector<group, T>>(result);
+    }
+}
+
+// Those of a vector of operands.
+template <Group group, typename T, int inputs>
+__device__ GroupVector<group, T> apply_vector_in(Op op, Words (&x)[inputs]) {
+    constexpr int kSize = Vector<T>::kSize;
+    if constexpr (has_functions<group>) {
+        Words result{};
+        // One after the other, so that each function is called at one place.
+#pragma unroll 1
+        for (int e = 0; e < kSize; ++e) {
+            T element[inputs];
+#pragma unroll
+            for (int j = 0; j < inputs; ++j) element[j] = take_front<T>(x[j]);
+            put_back(result, apply_in<group, T, inputs>(op, element));
+        }
+        return bit_cast<GroupVector<group, T>>(result);
+    } else {
+        switch (op) {
+#define CUKERN_CASE(id)                                                                            \
+    case Op::id:                                                                                   \
+        if constexpr (is_in<Op::id, group, T>) return apply_in_parts<Op::id, group, T, inputs>(x); \
+        break;
+#define CUKERN_OP(id, kind, types, rule, doc) CUKERN_CASE(id)
+#include "cukern/ops.def"
+#undef CUKERN_OP
+            CUKERN_CASE(copy)
+#undef CUKERN_CASE
+        }
+        return {};
+    }
+}
+
+// One operation, and any of a group, for kernels that serve both.
+template <Op op, typename T>
+struct One {
+    static constexpr Group kGroup = group_of(op, ElementTypeOf<T>::value);
+    using Result = result_t<op, T>;
+    template <int inputs>
+    __device__ static Elements<Result, Vector<T>::kSize> of_vector(Op, Words (&x)[inputs]) {
+        return apply_in_parts<op, kGroup, T, inputs>(x);
+    }
+    template <int inputs>
+    __device__ static Result of_element(Op, const T (&x)[inputs]) {
+        return apply<op, T, inputs>(x);
+    }
+};
+
+template <Group group, typename T>
+struct AnyOf {
+    using Result = group_result_t<group, T>;
+    template <int inputs>
+    __device__ static GroupVector<group, T> of_vector(Op op, Words (&x)[inputs]) {
+        return apply_vector_in<group, T, inputs>(op, x);
+    }
+    template <int inputs>
+    __device__ static Result of_element(Op op, const T (&x)[inputs]) {
+        return apply_in<group, T, inputs>(op, x);
+    }
+};
+
+// What the kernel of packed operands is made for: functions, which it inlines, and what small arrays meet most,
+// have one of their own.
+constexpr bool is_alone(Op op, ElementType type) {
+    return (is_function(op, type) && kind_of(type) != 'c') || op == Op::add || op == Op::subtract ||
+           op == Op::multiply || op == Op::copy;
+}
+template <Op op, typename T>
+using OperationsOf = std::conditional_t<is_alone(op, ElementTypeOf<T>::value), One<op, T>,
+                                        AnyOf<group_of(op, ElementTypeOf<T>::value), T>>;
+
+// The same of one operand, and of two, of which x is the one at place `first`.
+template <Group group, typename T>
+__device__ GroupVector<group, T> apply_turned(Op op, const Words &x) {
+    Words own[] = {x};
+    return apply_vector_in<group, T, 1>(op, own);
+}
+template <Group group, typename T>
+__device__ GroupVector<group, T> apply_turned(Op op, const Words &x, const Words &y, int first) {
+    Words own[] = {first == 0 ? x : y, first == 0 ? y : x};
+    return apply_vector_in<group, T, 2>(op, own);
+}
+
+}  // namespace cukern::cuda
