@@ -33,7 +33,7 @@ def question(name: str) -> str:
 def dots(title: str, rows: dict[str, list[float]], label: str, target: Path) -> Path | None:
     """Draw a line for each row with a dot for each of its ratios."""
     plot = pyplot()
-    if plot is None:
+    if plot is None or not rows:
         return None
     figure, axes = plot.subplots(figsize=(9, min(11, 0.25 * len(rows) + 1.3)))
     for index, ratios in enumerate(rows.values()):

@@ -221,26 +221,45 @@ def on_current_stream(own: Callable[..., Any]) -> Callable[[], Any]:
     return lambda: own(stream=torch().cuda.current_stream().cuda_stream)
 
 
-def graph_seconds(call: Callable[[], Any], repeat: int) -> float:
-    """Return the device time of a call among `repeat` in a captured graph."""
+def replayed(call: Callable[[], Any], repeat: int) -> Callable[[], Any]:
+    """Return a replay of a graph with `repeat` calls."""
     t = torch()
     side = t.cuda.Stream()
-    with t.cuda.stream(side):
-        call()
+    with t.cuda.stream(side):  # on the stream that is captured: libraries keep memory by stream
+        for _ in range(2):
+            call()
     t.cuda.synchronize()
     graph = t.cuda.CUDAGraph()
-    with t.cuda.graph(graph):
+    with t.cuda.graph(graph, stream=side):
         for _ in range(repeat):
             call()
-    times = []
-    for _ in range(3):
+
+    def replay() -> float:
         begin, end = (t.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         graph.replay()
         end.record()
         end.synchronize()
-        times.append(begin.elapsed_time(end) / 1e3 / repeat)
-    return statistics.median(times)
+        return float(begin.elapsed_time(end)) / 1e3 / repeat
+
+    return replay
+
+
+def all_replayed(calls: dict[str, Callable[[], Any]], repeat: int) -> dict[str, Callable[[], Any]]:
+    """Return replays of those calls that can be captured."""
+    found = {}
+    for name, call in calls.items():
+        try:
+            found[name] = replayed(call, repeat)
+        except Exception as error:  # whatever a library raises for what it can't do in a capture
+            print(f"{name} in a graph: {type(error).__name__}: {error}", flush=True)
+            torch().cuda.synchronize()
+    return found
+
+
+def replay_seconds(replay: Callable[[], float], _: int) -> float:
+    """Return the device time of one call of a replayed graph."""
+    return statistics.median(replay() for _ in range(3))
 
 
 def plain_copy(moved: int) -> Callable[[], Any]:

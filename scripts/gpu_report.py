@@ -306,6 +306,7 @@ def run_bench() -> dict[str, Any]:
 def run_survey() -> dict[str, Any]:
     words = [int(source_id()[begin : begin + 8], 16) for begin in (0, 8, 16)]
     output = RESULTS / "survey_cases.json"
+    output.unlink(missing_ok=True)
     command = [sys.executable, "benchmarks/survey.py", "--seed", *map(str, words)]
     status, _ = run([*command, "--cases", str(SURVEY_CASES), "--output", str(output)], environment())
     results = json.loads(output.read_text())["results"] if status != 124 and output.is_file() else []

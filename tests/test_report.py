@@ -37,7 +37,7 @@ RACECHECK = """========= COMPUTE-SANITIZER
 
 @pytest.fixture
 def report(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    monkeypatch.setattr(sys, "path", [str(ROOT / "scripts"), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(ROOT / "scripts"), str(ROOT / "benchmarks"), *sys.path])
     module = importlib.import_module("gpu_report")
     monkeypatch.setattr(module, "RESULTS", tmp_path)
     return module

@@ -47,7 +47,7 @@ namespace cukern::py {
     X(dlpack_version) /* (1, 3) */
 
 struct TypeRecord;
-struct PlannedCall;
+struct PlannedCalls;
 
 struct ModuleState {
 #define CUKERN_STATE_MEMBER(name) PyObject *name = nullptr;
@@ -55,7 +55,7 @@ struct ModuleState {
 #undef CUKERN_STATE_MEMBER
     TypeRecord *types = nullptr;    // what is known of other libraries' types: see frameworks.h
     unsigned next_type = 0;         // the record that goes when all are taken
-    PlannedCall **plans = nullptr;  // of calls that may be made again: see planned_calls.h
+    PlannedCalls *plans = nullptr;  // of calls that may be made again: see planned_calls.h
     bool backend_ready = false;     // chosen, and its warning given
     bool cublas_sought = false;     // cuda-pathfinder was searched
 };

@@ -38,12 +38,10 @@ struct ArrayLayout {
     }
 };
 
-}  // namespace
-
 struct PlannedCall {
     Op op;
     bool is_fresh;
-    bool in_use = false;               // while it is, other threads may run
+    bool in_use = false;               // by a call in which other code may run
     ArrayLayout layouts[kMostArrays];  // of the result, then of the operands
     ElementwisePlan *plan = nullptr;
 
@@ -53,6 +51,13 @@ struct PlannedCall {
     ~PlannedCall() { delete plan; }
 };
 
+}  // namespace
+
+struct PlannedCalls {
+    PlannedCall *kept[kMostPlans] = {};
+    std::uint64_t missed[kMostPlans] = {};  // hash of the call that was last sought in vain
+};
+
 namespace {
 
 unsigned slot_of(Op op, const Array *first, bool is_fresh) noexcept {
@@ -60,6 +65,15 @@ unsigned slot_of(Op op, const Array *first, bool is_fresh) noexcept {
     const unsigned key = static_cast<unsigned>(op) * 4 + static_cast<unsigned>(first->type) * 32 +
                          static_cast<unsigned>(first->ndim) * 2 + static_cast<unsigned>(is_fresh) + length * 5;
     return (key ^ (key >> 6) ^ (key >> 12)) % kMostPlans;
+}
+
+// FNV-1a, by words.
+void hash_into(std::uint64_t *hash, const Array *array) noexcept {
+    constexpr std::uint64_t kPrime = 0x100000001B3;
+    const auto kind = static_cast<std::uint64_t>(array->type) << 16 | static_cast<std::uint64_t>(array->ndim);
+    *hash = (*hash ^ kind) * kPrime;
+    for (int i = 0; i < 2 * array->ndim; ++i)
+        *hash = (*hash ^ static_cast<std::uint64_t>(array->dimensions[i])) * kPrime;
 }
 
 bool are_together(const Storage *a, const Storage *b) noexcept {
@@ -82,7 +96,7 @@ bool takes_result_of(const Array *out, const Array *operand) noexcept {
 // The call kept for arrays[0] (`out`, or null) and the operands after it, if it may be made so.
 PlannedCall *find(const ModuleState &state, Op op, Array *const *arrays, int num_arrays) noexcept {
     const Array *out = arrays[0];
-    PlannedCall *call = state.plans[slot_of(op, arrays[1], out == nullptr)];
+    PlannedCall *call = state.plans->kept[slot_of(op, arrays[1], out == nullptr)];
     if (call == nullptr || call->op != op || call->is_fresh != (out == nullptr) || call->in_use) return nullptr;
     if (out != nullptr && (out->read_only || out->storage->exports() != 0 || !call->layouts[0].is_of(out) ||
                            !are_together(out->storage, arrays[1]->storage)))
@@ -93,6 +107,18 @@ PlannedCall *find(const ModuleState &state, Op op, Array *const *arrays, int num
             return nullptr;
     return call;
 }
+
+// A call whose plan is used: no other takes it or replaces it meanwhile.
+class Use {
+public:
+    explicit Use(PlannedCall *call) noexcept : call_(call) { call_->in_use = true; }
+    Use(const Use &) = delete;
+    Use &operator=(const Use &) = delete;
+    ~Use() { call_->in_use = false; }
+
+private:
+    PlannedCall *call_;
+};
 
 // Orders, launches and records one call. False without an exception where memory ran out.
 bool launch(const ModuleState &state, PlannedCall *call, Array *const *arrays, int num_arrays,
@@ -130,6 +156,7 @@ bool run_planned(ModuleState &state, Op op, PyObject *const *operands, int num_o
     }
     PlannedCall *call = find(state, op, arrays, num_operands + 1);
     if (call == nullptr) return false;
+    const Use use(call);
     *result = nullptr;
     const char *function = info(op).name;
     HeldStream stream;
@@ -140,10 +167,8 @@ bool run_planned(ModuleState &state, Op op, PyObject *const *operands, int num_o
     PyRef fresh;
     if (out == nullptr) {
         const ArrayLayout &layout = call->layouts[0];
-        call->in_use = true;
         fresh = new_array(state, function, arrays[1]->kind(), layout.type, layout.ndim, layout.dimensions,
                           layout.dimensions + layout.ndim, stream);
-        call->in_use = false;
         if (!fresh) return true;
         arrays[0] = array_of(fresh.get());
     }
@@ -159,12 +184,18 @@ void keep_plan(ModuleState &state, Backend backend, const ElementwiseCall &call,
         PyObject *object = i == 0 ? out : operands[i - 1]->object();
         if (!is_array(state, object) || array_of(object)->ndim > kMostDims) return;
         arrays[i] = array_of(object);
+        if (!are_together(arrays[i]->storage, arrays[0]->storage)) return;
         if (backend == Backend::host && arrays[i]->size() > kBriefCount) return;  // it gives the GIL up
     }
-    if (state.plans == nullptr) state.plans = new (std::nothrow) PlannedCall *[kMostPlans]();
+    if (state.plans == nullptr) state.plans = new (std::nothrow) PlannedCalls;
     if (state.plans == nullptr) return;
-    PlannedCall *&slot = state.plans[slot_of(call.op, array_of(operands[0]->object()), is_fresh)];
+    const unsigned place = slot_of(call.op, array_of(operands[0]->object()), is_fresh);
+    PlannedCall *&slot = state.plans->kept[place];
     if (slot != nullptr && slot->in_use) return;
+    std::uint64_t hash = 0xCBF29CE484222325 + static_cast<std::uint64_t>(call.op) * 2 + (is_fresh ? 1 : 0);
+    for (int i = 0; i <= num_operands; ++i) hash_into(&hash, arrays[i]);
+    // Only what is called twice in a row, so that calls that take turns don't make plans for nothing.
+    if (std::exchange(state.plans->missed[place], hash) != hash) return;
     auto *kept = new (std::nothrow) PlannedCall;
     if (kept == nullptr) return;
     kept->plan = ElementwisePlan::make(call);
@@ -176,9 +207,9 @@ void keep_plan(ModuleState &state, Backend backend, const ElementwiseCall &call,
 }
 
 void clear_plans(ModuleState &state) noexcept {
-    PlannedCall **plans = std::exchange(state.plans, nullptr);
-    for (int i = 0; plans != nullptr && i < kMostPlans; ++i) delete plans[i];
-    delete[] plans;
+    PlannedCalls *plans = std::exchange(state.plans, nullptr);
+    for (int i = 0; plans != nullptr && i < kMostPlans; ++i) delete plans->kept[i];
+    delete plans;
 }
 
 }  // namespace cukern::py

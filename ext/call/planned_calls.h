@@ -19,8 +19,8 @@ namespace cukern::py {
 bool run_planned(ModuleState &state, Op op, PyObject *const *operands, int num_operands, PyObject *out,
                  PyObject **result) noexcept;
 
-// Keeps what a call has come to, if all its arrays are Arrays. `out` is the result, which was made for the call
-// where `is_fresh`.
+// Keeps what a call has come to, if all its arrays are Arrays in memory of one kind and it is made for the second
+// time in a row. `out` is the result, which was made for the call where `is_fresh`.
 void keep_plan(ModuleState &state, Backend backend, const ElementwiseCall &call, Operand *const *operands,
                int num_operands, PyObject *out, bool is_fresh) noexcept;
 

@@ -96,7 +96,7 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
     call.out = &result.view();
     PyObject *const done = result.perform(request, backend, operands, count,
                                           [&](const Execution &where) { return elementwise(call, where); });
-    if (a.family() == Family::array && done != nullptr && cast == nullptr)
+    if (a.family() == Family::array && done != nullptr && cast == nullptr && given_stream == nullptr)
         keep_plan(state, backend, call, operands, count, done, out == nullptr);
     return done;
 }

@@ -230,7 +230,9 @@ CUKERN_HD Pair reduce_angle(float x, int *quadrant) {
     int number = static_cast<int>(upper >> 62) + (turns < 0 ? 1 : 0);
     constexpr float kUnit = 5.42101086e-20F;  // 2**-64
     const auto high = static_cast<float>(turns);
-    const auto low = static_cast<float>(turns - static_cast<std::int64_t>(high));
+    // A sum that rounds to 2**63 is no 64-bit integer.
+    const std::int64_t rounded = high < 9223372036854775808.0F ? static_cast<std::int64_t>(high) : INT64_MAX;
+    const auto low = static_cast<float>(turns - rounded);
     Pair angle = product(high * kUnit, kHalfPi.high);
     angle.low += high * kUnit * kHalfPi.low + low * kUnit * kHalfPi.high;
     angle = ordered_sum(angle.high, angle.low);
