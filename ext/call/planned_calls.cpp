@@ -55,7 +55,7 @@ struct PlannedCall {
 
 struct PlannedCalls {
     PlannedCall *kept[kMostPlans] = {};
-    std::uint64_t missed[kMostPlans] = {};  // hash of the call that was last sought in vain
+    std::uint64_t missed[kMostPlans] = {};  // hash of the last call that was not found
 };
 
 namespace {

@@ -4,13 +4,13 @@
 // Idea: what a rounding would cost is kept as a second float (Pair). Sums and products of two floats are such
 // pairs without an error (D. E. Knuth, The Art of Computer Programming 2, 4.2.2; T. J. Dekker, "A Floating-Point
 // Technique for Extending the Available Precision", 1971). Polynomials interpolate at Chebyshev nodes; their
-// errors are below 2**-27 of the function. Tested over all arguments: see docs/operations.md.
+// errors are below 2**-27 of the function. Tested over all arguments: see docs/architecture.md.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
-#include "formulas/convert.cuh"
+#include "formulas/arithmetic.cuh"
 
 namespace cukern::float_math {
 
@@ -21,19 +21,12 @@ struct Pair {
     float high, low;
 };
 
-// A sum and a product that are rounded by themselves: the compiler would fuse them.
+// A sum that is rounded by itself: the compiler would fuse it with a product.
 CUKERN_HD float rounded_sum(float a, float b) {
 #ifdef __CUDA_ARCH__
     return __fadd_rn(a, b);
 #else
     return a + b;
-#endif
-}
-CUKERN_HD float rounded_product(float a, float b) {
-#ifdef __CUDA_ARCH__
-    return __fmul_rn(a, b);
-#else
-    return a * b;
 #endif
 }
 
