@@ -109,28 +109,40 @@ using GroupVector = Elements<group_result_t<group, T>, Vector<T>::kSize>;
 template <Op op, Group group, typename T, int inputs, typename E>
 __device__ auto apply_together(const E (&x)[inputs]) {
     Elements<group_result_t<group, T>, E::kSize> result;
-    if constexpr (has_pairs<op, T> && E::kSize == 2) {
-        return bit_cast<Elements<T, 2>>(
-            apply_pair<op, T>(bit_cast<std::uint32_t>(x[0]), bit_cast<std::uint32_t>(x[1])));
-    } else {
 #pragma unroll
-        for (int e = 0; e < E::kSize; ++e) {
-            T element[inputs];
+    for (int e = 0; e < E::kSize; ++e) {
+        T element[inputs];
 #pragma unroll
-            for (int j = 0; j < inputs; ++j) element[j] = x[j].values[e];
-            result.values[e] = apply<op, T, inputs>(element);
-        }
-        return result;
+        for (int j = 0; j < inputs; ++j) element[j] = x[j].values[e];
+        result.values[e] = apply<op, T, inputs>(element);
     }
+    return result;
 }
 
-// Those of a vector of each: part by part, since more elements at a time make the code long. A part is a word of
-// short elements, and two elements of a function.
-template <Op op, Group group, typename T, int inputs>
+// How many elements of a vector are computed at once: the more, the longer is the code. In a kernel of its own an
+// operation takes all, a function of 16-bit floats too, any other two; in a kernel of many, as many as fill a
+// word, but for what is one instruction a word.
+template <Op op, Group group, typename T>
+CUKERN_HD constexpr int elements_at_once(bool alone) {
+    if (has_pairs<op, T> || sizeof(T) >= 8) return Vector<T>::kSize;
+    if (has_functions<group>) return alone && sizeof(T) == 2 ? Vector<T>::kSize : 2;
+    return alone || sizeof(T) == 4 ? Vector<T>::kSize : 4 / static_cast<int>(sizeof(T));
+}
+
+// Those of a vector of each, part by part. `alone`: in a kernel of this operation.
+template <Op op, Group group, typename T, bool alone, int inputs>
 __device__ GroupVector<group, T> apply_in_parts(Words (&x)[inputs]) {
     constexpr int kSize = Vector<T>::kSize;
-    constexpr int kMost = has_functions<group> ? 2 : sizeof(T) >= 4 ? kSize : 4 / static_cast<int>(sizeof(T));
-    if constexpr (kSize <= kMost) {
+    constexpr int kMost = elements_at_once<op, group, T>(alone);
+    if constexpr (op == Op::copy) {
+        return bit_cast<GroupVector<group, T>>(x[0]);
+    } else if constexpr (has_pairs<op, T>) {
+        Words result;
+#pragma unroll
+        for (int i = 0; i < Words::kSize; ++i)
+            result.values[i] = apply_pair<op, T>(x[0].values[i], x[1].values[i]);
+        return bit_cast<GroupVector<group, T>>(result);
+    } else if constexpr (kSize <= kMost) {
         Vector<T> own[inputs];
         memcpy(own, x, sizeof own);
         return apply_together<op, group, T, inputs>(own);
@@ -166,9 +178,9 @@ __device__ GroupVector<group, T> apply_vector_in(Op op, Words (&x)[inputs]) {
         return bit_cast<GroupVector<group, T>>(result);
     } else {
         switch (op) {
-#define CUKERN_CASE(id)                                                                            \
-    case Op::id:                                                                                   \
-        if constexpr (is_in<Op::id, group, T>) return apply_in_parts<Op::id, group, T, inputs>(x); \
+#define CUKERN_CASE(id)                                                                           \
+    case Op::id:                                                                                  \
+        if constexpr (is_in<Op::id, group, T>) return apply_in_parts<Op::id, group, T, false>(x); \
         break;
 #define CUKERN_OP(id, kind, types, rule, doc) CUKERN_CASE(id)
 #include "cukern/ops.def"
@@ -187,7 +199,7 @@ struct One {
     using Result = result_t<op, T>;
     template <int inputs>
     __device__ static Elements<Result, Vector<T>::kSize> of_vector(Op, Words (&x)[inputs]) {
-        return apply_in_parts<op, kGroup, T, inputs>(x);
+        return apply_in_parts<op, kGroup, T, true>(x);
     }
     template <int inputs>
     __device__ static Result of_element(Op, const T (&x)[inputs]) {
