@@ -244,6 +244,8 @@ def test_a_finalizer_that_moves_the_memory_of_an_operand(name: str) -> None:
         def __del__(self) -> None:
             a.resize(1 << 22, refcheck=False)
 
+    thresholds = gc.get_threshold()
+    gc.set_threshold(0)  # no collection but the one that the call asks for, after it has read `a`
     garbage: Any = Garbage()
     garbage.itself, garbage.memory = garbage, cukern.ones(1 << 12, memory="pinned")
     del garbage
@@ -254,6 +256,7 @@ def test_a_finalizer_that_moves_the_memory_of_an_operand(name: str) -> None:
             cukern.add(b, a) if name == "add" else cukern.asarray(a, memory="pinned")
     finally:
         cukern.set_memory_limit(None, "pinned")
+        gc.set_threshold(*thresholds)
 
 
 def test_the_stream_that_an_output_drops_lives_on() -> None:
