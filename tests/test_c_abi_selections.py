@@ -187,3 +187,23 @@ def test_reductions_of_views_on_the_gpu(backend: str, name: str, rng: np.random.
                 call = reduce_on_device(name, dtype, x.data_ptr(), x.stride(), tuple(x.shape), axes)
                 assert call(out.data_ptr(), stream.cuda_stream) == 0
                 assert_reduced(out.cpu().numpy(), name, a, axis)
+
+
+@pytest.mark.parametrize("backend", ["host", pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
+def test_an_index_over_several_axes_counts_in_c_order(backend: str) -> None:
+    """Of equal elements it is the first one's, also where rows of the second axis are read together."""
+    base = np.zeros((2, 65, 1024), np.float32)
+    base[0, 32] = base[1, 0] = 1
+    strides, shape = (65 * 1024, 1024, 1), (2, 64, 1024)
+    out = np.empty(1024, np.int64)
+    if backend == "host":
+        call = reduce_on_device("argmax", base.dtype, base.ctypes.data, strides, shape, (0, 1))
+        assert call(out.ctypes.data, 0) == 0
+    else:
+        torch = pytest.importorskip("torch")
+        x, found = torch.asarray(base, device="cuda"), torch.empty(1024, device="cuda", dtype=torch.int64)
+        stream = torch.cuda.current_stream().cuda_stream
+        call = reduce_on_device("argmax", base.dtype, x.data_ptr(), strides, shape, (0, 1))
+        assert call(found.data_ptr(), stream) == 0
+        out = found.cpu().numpy()
+    assert (out == 32).all()

@@ -83,6 +83,35 @@ def test_rows(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
         assert_reduced(cukern.asnumpy(getattr(cukern, name)(cukern.asarray(a), axis=1)), name, a, axis=1)
 
 
+@pytest.mark.parametrize("dtype", [np.dtype(t) for t in ("bool", "int8", "float16", "int64", "complex128")], ids=str)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_dimensions_between_others(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    """Several kept and reduced dimensions that do not merge, the least steps in each of them, and narrow columns."""
+    shapes = [(5, 3, 40, 67)] if SMALL else [(5, 3, 40, 67), (7, 90, 4, 3), (2, 33, 5, 128), (300, 64, 8)]
+    for shape in shapes:
+        base = cukern.asarray(values(rng, name, (*shape[:-1], shape[-1] + 5), dtype))
+        window = base[..., 3 : 3 + shape[-1]]
+        some = [*itertools.combinations(range(len(shape)), 2), (0, len(shape) - 1), (1,), (len(shape) - 1,)]
+        for x in (window, window[..., ::2], window[:, ::-1], window.T):
+            a = cukern.asnumpy(x)
+            for axes in [(None), *range(len(shape))] if name in INDICES else some:
+                assert_reduced(cukern.asnumpy(getattr(cukern, name)(x, axis=axes)), name, a, axis=axes)
+
+
+@pytest.mark.parametrize("name", ["any", "all", "max", "min", "argmax", "argmin"])
+def test_bytes_that_are_true(name: str) -> None:
+    """A bool is true by any byte but 0, also where it is compared."""
+    for shape in ((48,), (3, 5), (40, 33), (2, 2000)):
+        count = int(np.prod(shape))
+        a = np.zeros(count, np.uint8)
+        a[count // 2 :] = np.arange(count - count // 2) % 255 + 1
+        x = cukern.asarray(a.view(np.bool_).reshape(shape), copy=True)
+        truth = (a != 0).reshape(shape)
+        for axis in (None, *range(len(shape))):
+            for own, want in ((x, truth), (x[..., 1:], truth[..., 1:])):
+                assert_reduced(cukern.asnumpy(getattr(cukern, name)(own, axis=axis)), name, want, axis=axis)
+
+
 @pytest.mark.parametrize("backend", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
 @pytest.mark.parametrize("dtype", [np.dtype(name) for name in ("float16", "float32", "float64", "int32")], ids=str)
 @pytest.mark.parametrize("name", ["sum", "max", "argmax"])
@@ -147,6 +176,37 @@ def test_the_first_of_equals(name: str, rng: np.random.Generator) -> None:
             for axis in (None, *range(len(shape))):
                 assert_reduced(getattr(cukern, name)(a, axis=axis), name, a, axis=axis)
                 assert_reduced(getattr(cukern, name)(a[::-1], axis=axis), name, a[::-1], axis=axis)
+
+
+@pytest.mark.parametrize("shape", [(4, 1500), (1500, 4), (90, 6, 33), (3, 70, 40, 5)], ids=str)
+@pytest.mark.parametrize("name", INDICES)
+def test_the_first_of_equals_in_any_order_of_memory(
+    name: str, shape: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    """Indices count elements in C order, which is not the order in which threads read them."""
+    shape = shape if SMALL else (*shape[:-1], 50 * shape[-1])
+    for dtype in (np.dtype("int8"), np.dtype("float64")):
+        a = np.zeros(shape, dtype)
+        for order in itertools.permutations(range(len(shape))):
+            for count in (0, 2, 20):
+                a.reshape(-1)[rng.integers(0, a.size, count)] = -1 if name == "argmin" else 1
+                x = cukern.asarray(a.transpose(order), copy=True).transpose(np.argsort(order).tolist())
+                assert x.shape == shape
+                assert_reduced(cukern.asnumpy(getattr(cukern, name)(x)), name, a)
+
+
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_axes_of_length_one(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    a = values(rng, name, (3, 1, 50, 1), dtype)
+    x = cukern.asarray(a)
+    for own, want in ((x, a), (x[::-1, :, ::3], a[::-1, :, ::3])):
+        for axis in (1, -1) if name in INDICES else (1, -1, (1, 3), ()):
+            assert_reduced(cukern.asnumpy(getattr(cukern, name)(own, axis=axis)), name, want, axis=axis)
+    wanted = cukern.asnumpy(getattr(cukern, name)(x, axis=1).astype("complex128"))
+    out = cukern.zeros((3, 50, 1), "complex128")
+    getattr(cukern, name)(x, axis=1, out=out)
+    np.testing.assert_array_equal(cukern.asnumpy(out), wanted)
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)

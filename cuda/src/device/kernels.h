@@ -14,8 +14,27 @@ cudaError_t probe_kernels() noexcept;
 template <typename T>
 cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
 
+// The type whose kernels load the elements of a reduction as they are stored: one of those of which only the bits
+// count.
+constexpr ElementType stored_type(Op op, ElementType type) {
+    switch (op) {
+        case Op::sum:
+        case Op::prod: return type == ElementType::int64 ? ElementType::uint64 : type;
+        case Op::any:
+        case Op::all:
+            if (kind_of(type) == 'f') return type == ElementType::bfloat16 ? ElementType::float16 : type;
+            return bits_of(type);
+        default: return type;
+    }
+}
+constexpr bool has_stored_kernel(Op op, ElementType type) {
+    return stored_type(op, type) == type && (type != ElementType::bool_ || op != Op::max);
+}
+
 // Whether the kernels of the stored type serve a reduction; else those that convert to what it computes in.
 bool reduces_as_stored(const ReduceLaunch &launch) noexcept;
+// Whether the packed dimension is reduced, of what they serve; else it is kept.
+bool reduces_along_rows(const ReduceLaunch &launch) noexcept;
 template <typename T>
 cudaError_t launch_reduction(const ReduceLaunch &launch, bool stored, cudaStream_t stream) noexcept;
 

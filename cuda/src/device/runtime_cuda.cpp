@@ -244,7 +244,7 @@ protected:
     Status do_launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept override {
         if (launch.kept > kMostReductions) return launch_in_halves(launch, stream);
         const bool stored = cuda::reduces_as_stored(launch);
-        switch (stored ? launch.type : launch.compute) {
+        switch (stored ? cuda::stored_type(launch.op, launch.type) : launch.compute) {
 #define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
     case ElementType::id:                                                 \
         return check(cuda::launch_reduction<ctype>(launch, stored, native(stream)), "cudaLaunchKernel");

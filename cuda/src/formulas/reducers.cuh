@@ -38,28 +38,37 @@ CUKERN_HD R returned(A value) {
 template <Op op, typename T>
 struct Reducer;
 
-// `count` is that of the elements, for the mean.
-template <typename T, bool divides>
+// What becomes of the joined value of all elements.
+struct Finish {
+    std::int64_t divisor = 0;  // of a mean: the number of elements; 0: of a sum
+    bool all = false;          // whether all elements are nonzero, instead of any
+};
+
+template <typename T>
 struct SumReducer {
     using A = accumulator_t<T>;
     CUKERN_HD static A identity() { return A{}; }
     CUKERN_HD static A of(T element, std::int64_t) { return accumulated<A>(element); }
     CUKERN_HD static A join(A a, A b) { return Formula<Op::add>::template apply<A>(a, b); }
     template <typename R>
-    CUKERN_HD static R result(A sum, std::int64_t count) {
-        if constexpr (!divides)
-            return returned<R>(sum);
-        else if constexpr (is_complex<A>)
-            return returned<R>(A{sum.real / static_cast<decltype(A::real)>(count),
-                                 sum.imag / static_cast<decltype(A::real)>(count)});
-        else
-            return returned<R>(sum / static_cast<A>(count));
+    CUKERN_HD static R result(A sum, const Finish &finish) {
+        if constexpr (is_complex<A>) {
+            using P = decltype(A::real);
+            if (finish.divisor != 0)
+                sum = {sum.real / static_cast<P>(finish.divisor), sum.imag / static_cast<P>(finish.divisor)};
+        } else if constexpr (std::is_floating_point_v<A>) {
+            if (finish.divisor != 0) sum /= static_cast<A>(finish.divisor);
+        } else if constexpr (sizeof(R) == sizeof(double)) {  // of integers: the bits of a float64
+            if (finish.divisor != 0)
+                return bit_cast<R>(static_cast<double>(sum) / static_cast<double>(finish.divisor));
+        }
+        return returned<R>(sum);
     }
 };
 template <typename T>
-struct Reducer<Op::sum, T> : SumReducer<T, false> {};
+struct Reducer<Op::sum, T> : SumReducer<T> {};
 template <typename T>
-struct Reducer<Op::mean, T> : SumReducer<T, true> {};
+struct Reducer<Op::mean, T> : SumReducer<T> {};
 
 template <typename T>
 struct Reducer<Op::prod, T> {
@@ -73,7 +82,7 @@ struct Reducer<Op::prod, T> {
     CUKERN_HD static A of(T element, std::int64_t) { return accumulated<A>(element); }
     CUKERN_HD static A join(A a, A b) { return Formula<Op::multiply>::template apply<A>(a, b); }
     template <typename R>
-    CUKERN_HD static R result(A product, std::int64_t) {
+    CUKERN_HD static R result(A product, const Finish &) {
         return returned<R>(product);
     }
 };
@@ -119,7 +128,7 @@ struct ExtremeReducer {
         return Formula<op>::template apply<A>(a, b);
     }
     template <typename R>
-    CUKERN_HD static R result(A value, std::int64_t) {
+    CUKERN_HD static R result(A value, const Finish &) {
         return from_arithmetic<R>(value);
     }
 };
@@ -157,7 +166,7 @@ struct IndexReducer {
     // The same where `a` is something too.
     CUKERN_HD static A join_next(A a, A b) { return beyond(b.value, a.value) ? b : a; }
     template <typename R>
-    CUKERN_HD static R result(A best, std::int64_t) {
+    CUKERN_HD static R result(A best, const Finish &) {
         return static_cast<R>(best.index);
     }
 };
@@ -168,56 +177,45 @@ struct Reducer<Op::argmin, T> : IndexReducer<T, false, std::int64_t> {};
 
 // Of fewer than 2**31 elements, where indices are half as wide.
 template <Op op, typename T>
-struct ShortReducer : Reducer<op, T> {};
-template <typename T>
-struct ShortReducer<Op::argmax, T> : IndexReducer<T, true, std::int32_t> {};
-template <typename T>
-struct ShortReducer<Op::argmin, T> : IndexReducer<T, false, std::int32_t> {};
+using ShortReducer =
+    std::conditional_t<op == Op::argmax, IndexReducer<T, true, std::int32_t>,
+                       std::conditional_t<op == Op::argmin, IndexReducer<T, false, std::int32_t>, Reducer<op, T>>>;
 
-template <>
-struct Reducer<Op::any, Bool> {
-    using A = bool;
-    CUKERN_HD static A identity() { return false; }
-    CUKERN_HD static A of(Bool element, std::int64_t) { return element.byte != 0; }
-    CUKERN_HD static A join(A a, A b) { return a || b; }
+// Which kinds of elements there were: a bit for nonzero ones, and one for zeros.
+template <typename T>
+struct Reducer<Op::any, T> {
+    using A = std::uint8_t;
+    static constexpr A kNonzero = 1;
+    static constexpr A kZero = 2;
+    CUKERN_HD static A identity() { return 0; }
+    CUKERN_HD static A of(T element, std::int64_t) { return convert<Bool>(element).byte != 0 ? kNonzero : kZero; }
+    CUKERN_HD static A join(A a, A b) { return a | b; }
     template <typename R>
-    CUKERN_HD static R result(A value, std::int64_t) {
-        return from_arithmetic<R>(value);
+    CUKERN_HD static R result(A value, const Finish &finish) {
+        return from_arithmetic<R>(finish.all ? (value & kZero) == 0 : (value & kNonzero) != 0);
     }
 };
-template <>
-struct Reducer<Op::all, Bool> : Reducer<Op::any, Bool> {
-    CUKERN_HD static A identity() { return true; }
-    CUKERN_HD static A join(A a, A b) { return a && b; }
-};
+template <typename T>
+struct Reducer<Op::all, T> : Reducer<Op::any, T> {};
 
-// Whether a reduction computes in a type: sums and means in no bool, means in no integers either.
+// Whether a reduction computes in a type: sums and products of integers in 64 bits, means in none of them; of
+// bool, the largest element is any and the smallest all of them.
 constexpr bool reduces_in(Op op, ElementType type) {
     const bool is_bool = type == ElementType::bool_;
     switch (op) {
         case Op::any:
         case Op::all: return is_bool;
+        case Op::max:
+        case Op::min: return !is_bool;
         case Op::sum:
-        case Op::prod: return !is_bool;
+        case Op::prod: return !is_bool && (!is_integer(type) || size_of(type) == 8);
         case Op::mean: return !is_bool && !is_integer(type);
         default: return is_reduction(op);
     }
 }
 
-// Whether there are kernels that load elements of a type as they are stored. Indices have them for the types that
-// are searched most.
-constexpr bool reduces_stored(Op op, ElementType type) {
-    switch (op) {
-        case Op::any:
-        case Op::all:
-        case Op::prod: return false;
-        case Op::argmax:
-        case Op::argmin: return kind_of(type) == 'f' || type == ElementType::int32 || type == ElementType::int64;
-        case Op::max:
-        case Op::min: return kind_of(type) != 'c' && kind_of(type) != 'b';
-        default: return reduces_in(op, type) || op == Op::sum;
-    }
-}
+// Of the elements of one result.
+constexpr Finish finish_of(Op op, std::int64_t elements) { return {op == Op::mean ? elements : 0, op == Op::all}; }
 
 // What a reduction returns that computes in a type, as it is stored.
 template <Op op, typename T>

@@ -116,6 +116,7 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
     using A = typename F::A;
     using R = reduced_t<op, T>;
     auto *out = static_cast<R *>(launch.out);
+    const Finish finish = finish_of(op, launch.reduced);
     const std::int64_t pieces = (launch.reduced + kPiece - 1) / kPiece;
     const std::unique_ptr<A[]> parts(pieces > 1 && launch.kept < 64 ? new (std::nothrow) A[pieces] : nullptr);
     if (parts == nullptr) {
@@ -124,7 +125,7 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
             for (std::int64_t i = begin; i < end; ++i) {
                 const Walk walk(launch.kept_shape, launch.kept_strides, launch.num_kept, i);
                 const A all = reduce_range<op, T>(launch, walk.offset, 0, launch.reduced);
-                out[i] = F::template result<R>(all, launch.reduced);
+                out[i] = F::template result<R>(all, finish);
             }
         });
         return;
@@ -139,7 +140,7 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
         for (std::int64_t step = 1; step < pieces; step *= 2)  // in pairs
             for (std::int64_t j = 0; j + step < pieces; j += 2 * step)
                 parts[j] = F::join(parts[j], parts[j + step]);
-        out[i] = F::template result<R>(parts[0], launch.reduced);
+        out[i] = F::template result<R>(parts[0], finish);
     }
 }
 

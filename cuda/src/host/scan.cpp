@@ -58,7 +58,7 @@ struct Running {
         const auto element = F::of(value, 0);
         result = std::exchange(is_first, false) ? element : F::join(result, element);
     }
-    T value() const noexcept { return F::template result<T>(result, 0); }
+    T value() const noexcept { return F::template result<T>(result, {}); }
 };
 template <>
 struct Running<Op::sum, float> : RunningSum<float> {};

@@ -61,7 +61,8 @@ bool plan_reduction(const ReduceCall &call, void *out, ReduceLaunch *launch) noe
     reduced.count = gives_index(call.op) ? merge_in_order(reduced.shape, reduced.strides, reduced.count)
                                          : coalesce_dimensions(reduced.shape, strides, 1, reduced.count);
     if (kept.count > kMaxReduceDims || reduced.count > kMaxReduceDims) return false;
-    launch->op = call.op;
+    const bool is_bool = call.compute == ElementType::bool_;
+    launch->op = is_bool && call.op == Op::max ? Op::any : is_bool && call.op == Op::min ? Op::all : call.op;
     launch->type = input.type;
     launch->compute = call.compute;
     launch->in = data;
@@ -92,16 +93,21 @@ TensorView sorted(const ReduceCall &call, ReduceCall *packed) noexcept {
     return view;
 }
 
-// Of no elements: the identity, or NaN for a mean. What has none is refused by the caller.
-TensorView value_of_nothing(const ReduceCall &call) noexcept {
+TensorView number(ElementType type, Complex128 value) noexcept {
     TensorView view;
     view.type = ElementType::complex128;  // which converts to all others
     view.immediate = true;
-    Complex128 value{call.op == Op::prod || call.op == Op::all ? 1.0 : 0.0, 0};
-    if (call.op == Op::mean) value = {__builtin_nan(""), __builtin_nan("")};
     view.value = {};
     std::memcpy(view.value.bytes, &value, sizeof value);
+    view.value = value_as(view, type);
+    view.type = type;
     return view;
+}
+
+// Of no elements: the identity, or NaN for a mean. What has none is refused by the caller.
+TensorView value_of_nothing(const ReduceCall &call) noexcept {
+    if (call.op == Op::mean) return number(ElementType::complex128, {__builtin_nan(""), __builtin_nan("")});
+    return number(ElementType::complex128, {call.op == Op::prod || call.op == Op::all ? 1.0 : 0.0, 0});
 }
 
 // Complex numbers that begin at a part of one, such as x.view(float32)[1:].view(complex64): vectors of them are
@@ -111,16 +117,59 @@ bool begins_at_a_part(const TensorView &view) noexcept {
     return kind_of(view.type) == 'c' && address % static_cast<std::uintptr_t>(size_of(view.type)) != 0;
 }
 
-Status run(Context &context, const ReduceCall &call, const StreamRef &stream) noexcept {
+// Sums and products of integers are computed in 64 bits; what is asked for is the same without the upper ones, or
+// as another sign has it.
+ElementType widened(const ReduceCall &call) noexcept {
+    const ElementType input = call.inputs[0]->type;
+    if ((call.op != Op::sum && call.op != Op::prod) || !is_integer(call.compute)) return call.compute;
+    if (is_integer(input) || kind_of(input) == 'b') return compute_type(call.op, input, input);
+    return kind_of(call.compute) == 'u' ? ElementType::uint64 : ElementType::int64;
+}
+
+// Whether all reduced dimensions have length 1; `kept` is the input without them.
+bool joins_nothing(const ReduceCall &call, TensorView *kept) noexcept {
+    const TensorView &input = *call.inputs[0];
+    *kept = input;
+    kept->ndim = 0;
+    for (int d = 0; d < input.ndim; ++d) {
+        if (call.reduced[d] && input.shape[d] != 1) return false;
+        if (call.reduced[d]) continue;
+        kept->shape[kept->ndim] = input.shape[d];
+        kept->strides[kept->ndim++] = input.strides[d];
+    }
+    return true;
+}
+
+// out = view, by way of `type`.
+Status convert_by(Context &context, const TensorView &view, ElementType type, const TensorView &out,
+                  const StreamRef &stream) noexcept {
+    if (view.type == type || out.type == type)
+        return context.runtime.launch_elementwise(plan_copy(view, out), stream.handle);
+    ScratchBuffer memory;
+    CUKERN_TRY(memory.acquire(context, static_cast<std::size_t>(count_of(out) * size_of(type)), stream));
+    const TensorView converted = packed_like(out, type, memory.data());
+    CUKERN_TRY(context.runtime.launch_elementwise(plan_copy(view, converted), stream.handle));
+    return context.runtime.launch_elementwise(plan_copy(converted, out), stream.handle);
+}
+
+Status run(Context &context, const ReduceCall &asked, const StreamRef &stream) noexcept {
+    ReduceCall call = asked;
+    call.compute = widened(asked);
     const TensorView &out = *call.out;
     if (count_of(*call.inputs[0]) == 0)
         return context.runtime.launch_elementwise(plan_copy(value_of_nothing(call), out), stream.handle);
     const ElementType type = result_type(call.op, call.compute);
+    const ElementType asked_type = result_type(call.op, asked.compute);  // `out` may have a third one
     if (call.inputs[0]->immediate) {  // one element: what is stored of it depends on no other
         TensorView input = *call.inputs[0];
-        input.value = gives_index(call.op) ? Immediate{} : value_as(input, type);  // `out` may have another type
-        input.type = type;
+        input.value = gives_index(call.op) ? Immediate{} : value_as(input, asked_type);
+        input.type = asked_type;
         return context.runtime.launch_elementwise(plan_copy(input, out), stream.handle);
+    }
+    TensorView kept;
+    if (joins_nothing(call, &kept)) {
+        if (gives_index(call.op)) kept = number(asked_type, {});
+        return convert_by(context, kept, asked_type, out, stream);
     }
     ReduceLaunch launch;
     ScratchBuffer copy;
@@ -147,8 +196,7 @@ Status run(Context &context, const ReduceCall &call, const StreamRef &stream) no
     }
     CUKERN_TRY(context.runtime.launch_reduction(launch, stream.handle));
     if (direct) return CUKERN_OK;
-    return context.runtime.launch_elementwise(plan_copy(packed_like(out, type, packed.data()), out),
-                                              stream.handle);
+    return convert_by(context, packed_like(out, type, packed.data()), asked_type, out, stream);
 }
 
 }  // namespace

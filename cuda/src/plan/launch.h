@@ -60,15 +60,6 @@ struct ReduceLaunch {
     std::int64_t scratch_bytes;  // what may be used of it
 };
 
-// are_rows: the reduced dimension is packed. are_columns: the innermost kept one is, with at most one outside it.
-inline bool are_rows(const ReduceLaunch &launch) noexcept {
-    return launch.num_reduced == 1 && launch.reduced_strides[0] == 1 && launch.num_kept <= 1;
-}
-inline bool are_columns(const ReduceLaunch &launch) noexcept {
-    return launch.num_reduced == 1 && (launch.num_kept == 1 || launch.num_kept == 2) &&
-           launch.kept_strides[launch.num_kept - 1] == 1;
-}
-
 // Running results along lines of `length` elements into packed memory of type `compute`. Line i begins at the
 // place that the kept dimensions give it, which run from the slowest to the fastest; in `out` the elements of a
 // line are `inner` apart, as are the lines of each block of `inner`.

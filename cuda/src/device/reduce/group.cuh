@@ -9,6 +9,7 @@
 
 #include "device/grid.cuh"
 #include "device/kernels.h"
+#include "device/launch_kernel.h"
 #include "device/shuffle.cuh"
 #include "device/vector.cuh"
 #include "formulas/reducers.cuh"
@@ -16,6 +17,37 @@
 namespace cukern::cuda {
 
 constexpr int kInFlight = 4;  // loads of a thread before the first is used
+
+// So many loads of vectors, but fewer of short elements, of which each makes the code of a kernel longer by 8 or
+// 16: as fast on an H200, and faster where a thread has the columns of a vector.
+template <typename T>
+constexpr int loads_of(int loads) {
+    return sizeof(T) < 4 ? kInFlight : loads;
+}
+
+// Some dimensions of a launch, from the slowest to the fastest: fewer than 2**31 places.
+struct Dimensions {
+    int ndim = 0;
+    Divider shape[kMaxReduceDims];
+    std::int64_t strides[kMaxReduceDims];
+
+    void add(std::int64_t length, std::int64_t stride) noexcept {
+        shape[ndim] = Divider::make(static_cast<std::uint32_t>(length));
+        strides[ndim++] = stride;
+    }
+    // Where the element lies that comes at `index`, counted in C order.
+    __device__ std::int64_t offset_at(std::uint32_t index) const {
+        if (ndim <= 1) return ndim == 0 ? 0 : index * strides[0];
+        std::int64_t offset = 0;
+#pragma unroll 1
+        for (int d = ndim - 1; d > 0; --d) {
+            std::uint32_t at;
+            index = shape[d].divide(index, &at);
+            offset += at * strides[d];
+        }
+        return offset + index * strides[0];
+    }
+};
 
 template <typename F, typename = void>
 inline constexpr bool gives_index = false;
@@ -46,8 +78,8 @@ __device__ A join_pairs(A (&values)[loads]) {
 struct Groups {
     int bits;
 
-    __device__ int size() const { return 1 << bits; }
-    __device__ int count() const { return kThreads >> bits; }
+    CUKERN_HD int size() const { return 1 << bits; }
+    CUKERN_HD int count() const { return kThreads >> bits; }
     __device__ int index() const { return static_cast<int>(threadIdx.x) >> bits; }
     __device__ int lane() const { return static_cast<int>(threadIdx.x) & (size() - 1); }
 };
@@ -78,34 +110,157 @@ __device__ A join_group(A value, Groups groups) {
     return value;
 }
 
-// Where a result goes: the results themselves, or partial ones.
+// The smallest element is the largest of those with their bits flipped: the sign of floats, all of integers, which
+// reverses their order. So one kernel finds both, and the indices of both.
+template <typename F>
+inline constexpr bool flips = gives_index<F>;
+template <typename T>
+inline constexpr bool flips<Reducer<Op::max, T>> = true;
+
+// The bits to flip, for 16 bytes.
+template <typename T>
+Words flipped_bits(Op op) noexcept {
+    Words words{};
+    if (op != Op::min && op != Op::argmin) return words;
+    constexpr int kPart = static_cast<int>(sizeof(T)) / (is_complex<T> ? 2 : 1);
+    unsigned char bytes[16] = {};
+    for (int i = 0; i < 16; ++i) {
+        if constexpr (std::is_same_v<T, Bool>)
+            bytes[i] = 1;
+        else if constexpr (std::is_integral_v<T>)
+            bytes[i] = 0xFF;
+        else
+            bytes[i] = i % kPart == kPart - 1 ? 0x80 : 0;
+    }
+    std::memcpy(&words, bytes, sizeof words);
+    return words;
+}
+
+template <typename F, typename T>
+__device__ T flipped(T element, const Words &bits) {
+    if constexpr (!flips<F>) {
+        return element;
+    } else if constexpr (std::is_same_v<T, Bool>) {  // any other byte than 0 is true
+        return {static_cast<std::uint8_t>((element.byte != 0) ^ (bits.values[0] & 1))};
+    } else if constexpr (sizeof(T) < 4) {
+        using Bits = std::conditional_t<sizeof(T) == 1, std::uint8_t, std::uint16_t>;
+        return bit_cast<T>(static_cast<Bits>(bit_cast<Bits>(element) ^ bits.values[0]));
+    } else {
+        auto words = bit_cast<Elements<std::uint32_t, static_cast<int>(sizeof(T) / 4)>>(element);
+#pragma unroll
+        for (int i = 0; i < words.kSize; ++i) words.values[i] ^= bits.values[i];
+        return bit_cast<T>(words);
+    }
+}
+
+// What a thread loads at once, as words if it is whole ones: elements of less than a word take a register each.
+template <typename T, int size>
+using Loaded =
+    std::conditional_t<size * sizeof(T) % 4 == 0, Elements<std::uint32_t, static_cast<int>(size * sizeof(T) / 4)>,
+                       Elements<T, size>>;
+
+// Flips the bits of all that a thread has loaded, behind a branch: ptxas would put what is done for each load
+// before the next one.
+template <typename F, typename T, typename L, int loads>
+__device__ void flip_all(L (&x)[loads], const Words &bits) {
+    constexpr bool kIsBool = std::is_same_v<T, Bool>;
+    if constexpr (flips<F>) {
+        if (!kIsBool && bits.values[3] == 0) return;
+#pragma unroll
+        for (int j = 0; j < loads; ++j) {
+#pragma unroll
+            for (int i = 0; i < L::kSize; ++i) {
+                if constexpr (!std::is_same_v<L, Elements<std::uint32_t, L::kSize>>) {
+                    x[j].values[i] = flipped<F>(x[j].values[i], bits);
+                } else {
+                    std::uint32_t &word = x[j].values[i];
+                    if constexpr (kIsBool) word = (((word & 0x7F7F7F7F) + 0x7F7F7F7F) | word) >> 7 & 0x01010101;
+                    word ^= bits.values[i];
+                }
+            }
+        }
+    }
+}
+
+template <typename F>
+inline constexpr bool is_any = false;
+template <typename T>
+inline constexpr bool is_any<Reducer<Op::any, T>> = true;
+
+// Which kinds of elements a vector holds, word by word. Zeros of short elements: where subtracting 1 borrows.
+template <typename T>
+__device__ std::uint8_t kinds_in(const Vector<T> &vector) {
+    constexpr bool kIsFloat = !std::is_integral_v<T>;  // of which a zero may have a sign
+    constexpr int kPart = static_cast<int>(sizeof(T)) / (is_complex<T> ? 2 : 1);
+    constexpr int kWords = sizeof(T) < 4 ? 1 : static_cast<int>(sizeof(T) / 4);  // of an element
+    constexpr std::uint32_t kOnes = kPart == 1 ? 0x01010101 : 0x00010001;
+    const auto words = bit_cast<Words>(vector);
+    std::uint32_t nonzero = 0;
+    std::uint32_t zero = 0;
+#pragma unroll
+    for (int i = 0; i < Words::kSize; i += kWords) {
+        std::uint32_t bits = 0;
+#pragma unroll
+        for (int j = i; j < i + kWords; ++j) {
+            const bool has_sign = kIsFloat && (kPart < 8 || j % 2 == 1);
+            bits |= words.values[j] & ~(has_sign ? kPart == 2 ? 0x80008000U : 0x80000000U : 0U);
+        }
+        nonzero |= bits;
+        zero |= kPart >= 4 ? bits == 0 : (bits - kOnes) & ~bits & (kOnes << (8 * kPart - 1));
+    }
+    using F = Reducer<Op::any, T>;
+    return static_cast<std::uint8_t>((nonzero != 0 ? F::kNonzero : 0) | (zero != 0 ? F::kZero : 0));
+}
+
+// What an element counts for.
+template <typename F, typename T>
+__device__ typename F::A value_of(T element, std::int64_t index, const Words &bits) {
+    return F::of(flipped<F>(element, bits), index);
+}
+
+// Where a result goes: the results themselves, or partial ones; and what is done with elements before and with the
+// value of all of them.
 template <typename R, typename A>
 struct Target {
     R *out;
     A *partial;  // null: to out
     int parts;
-    std::int64_t count;  // of the elements of a result
+    Finish finish;
+    Words bits;  // that are flipped in elements
 
     template <typename F>
     __device__ void store(std::int64_t result, int part, A value) const {
         if (partial != nullptr)
             partial[result * parts + part] = value;
         else
-            out[result] = F::template result<R>(value, count);
+            store_final<F>(result, value);
+    }
+    template <typename F>
+    __device__ void store_final(std::int64_t result, A value) const {
+        const R found = F::template result<R>(value, finish);
+        if constexpr (gives_index<F>)
+            out[result] = found;
+        else
+            out[result] = flipped<F>(found, bits);
     }
 };
 
+template <typename R, typename A>
+struct CombineParams {
+    Target<R, A> target;
+    std::int64_t results;
+};
+
 template <typename F, typename R>
-__global__ void __launch_bounds__(kThreads)
-    combine_kernel(const Target<R, typename F::A> target, std::int64_t results) {
+__global__ void __launch_bounds__(kThreads) combine_kernel(const CombineParams<R, typename F::A> p) {
     const std::int64_t result = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     typename F::A value = F::identity();
-    if (result < results)
-        for (int part = lane; part < target.parts; part += 32)
-            value = F::join(value, target.partial[result * target.parts + part]);
+    if (result < p.results)
+        for (int part = lane; part < p.target.parts; part += 32)
+            value = F::join(value, p.target.partial[result * p.target.parts + part]);
     value = join_group<F>(value, Groups{5});
-    if (lane == 0 && result < results) target.out[result] = F::template result<R>(value, target.count);
+    if (lane == 0 && result < p.results) p.target.template store_final<F>(result, value);
 }
 
 // How many blocks share a result, so that there are enough of them and each has work; as much as scratch memory
@@ -117,18 +272,19 @@ int parts_for(const ReduceLaunch &launch, std::int64_t wanted, std::int64_t bloc
     return static_cast<int>(std::max<std::int64_t>(1, std::min({wanted / blocks, most, fit})));
 }
 
-template <typename F, typename R>
+// `T`: of the elements.
+template <typename F, typename T, typename R>
 Target<R, typename F::A> make_target(const ReduceLaunch &launch, int parts) noexcept {
     return {static_cast<R *>(launch.out), parts > 1 ? static_cast<typename F::A *>(launch.scratch) : nullptr,
-            parts, launch.reduced};
+            parts, finish_of(launch.op, launch.reduced), flipped_bits<T>(launch.op)};
 }
 
 template <typename F, typename R>
 cudaError_t combine(const ReduceLaunch &launch, const Target<R, typename F::A> &target,
                     cudaStream_t stream) noexcept {
     if (target.parts == 1) return cudaSuccess;
-    combine_kernel<F, R><<<blocks_for(launch.kept * 32), kThreads, 0, stream>>>(target, launch.kept);
-    return cudaPeekAtLastError();
+    CombineParams<R, typename F::A> p{target, launch.kept};
+    return launch_kernel<combine_kernel<F, R>>(blocks_for(launch.kept * 32), kThreads, stream, p);
 }
 
 }  // namespace cukern::cuda

@@ -9,17 +9,30 @@
 
 namespace cukern::cuda {
 
+// What a reduction is to the kernels, which tell a mean from a sum at its end, and a minimum from a maximum by the
+// bits of its elements.
+constexpr Op kernel_of(Op op) {
+    switch (op) {
+        case Op::mean: return Op::sum;
+        case Op::min: return Op::max;
+        case Op::argmin: return Op::argmax;
+        case Op::all: return Op::any;
+        default: return op;
+    }
+}
+
 // Of elements as they are stored: results are of the type that they have unless another is asked for.
 template <Op op, typename T>
 cudaError_t launch_stored(const ReduceLaunch &launch, cudaStream_t stream) noexcept {
-    if constexpr (!reduces_stored(op, ElementTypeOf<T>::value)) {
+    constexpr ElementType kType = ElementTypeOf<T>::value;
+    if constexpr (!has_stored_kernel(op, kType)) {
         return cudaErrorInvalidValue;
     } else {
         using F = ShortReducer<op, T>;
-        using S = std::conditional_t<op == Op::sum && (std::is_integral_v<T> || std::is_same_v<T, Bool>),
-                                     accumulator_t<T>, T>;
-        using R = reduced_t<op, S>;
-        return are_rows(launch) ? launch_rows<F, T, R>(launch, stream) : launch_columns<F, T, R>(launch, stream);
+        constexpr bool kWidens = (op == Op::sum || op == Op::prod) && (is_integer(kType) || kind_of(kType) == 'b');
+        using R = reduced_t<op, std::conditional_t<kWidens, accumulator_t<T>, T>>;
+        return reduces_along_rows(launch) ? launch_rows<F, T, R>(launch, stream)
+                                          : launch_columns<F, T, R>(launch, stream);
     }
 }
 
@@ -33,22 +46,19 @@ cudaError_t launch_converted(const ReduceLaunch &launch, cudaStream_t stream) no
 
 template <Op op, typename T>
 cudaError_t launch_reduction_op(const ReduceLaunch &launch, bool stored, cudaStream_t stream) noexcept {
-    if constexpr (is_reduction(op))
-        return stored ? launch_stored<op, T>(launch, stream) : launch_converted<op, T>(launch, stream);
-    else
-        return cudaErrorInvalidValue;
+    return stored ? launch_stored<op, T>(launch, stream) : launch_converted<op, T>(launch, stream);
 }
 
 template <typename T>
 cudaError_t launch_reduction(const ReduceLaunch &launch, bool stored, cudaStream_t stream) noexcept {
-    switch (launch.op) {
-#define CUKERN_OP(id, kind, types, rule, doc) \
-    case Op::id: return launch_reduction_op<Op::id, T>(launch, stored, stream);
-#include "cukern/ops.def"
-#undef CUKERN_OP
-        case Op::copy: break;
+    switch (kernel_of(launch.op)) {
+        case Op::sum: return launch_reduction_op<Op::sum, T>(launch, stored, stream);
+        case Op::prod: return launch_reduction_op<Op::prod, T>(launch, stored, stream);
+        case Op::max: return launch_reduction_op<Op::max, T>(launch, stored, stream);
+        case Op::argmax: return launch_reduction_op<Op::argmax, T>(launch, stored, stream);
+        case Op::any: return launch_reduction_op<Op::any, T>(launch, stored, stream);
+        default: return cudaErrorInvalidValue;
     }
-    return cudaErrorInvalidValue;
 }
 
 template cudaError_t launch_reduction<CTypeOf<ElementType::CUKERN_TYPE>>(const ReduceLaunch &, bool,

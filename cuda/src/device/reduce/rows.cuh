@@ -25,19 +25,19 @@ constexpr int kRowSums = 2;  // running results of a thread along a row
 // Loads of a thread along a row. Of rows that blocks share a thread has many more to do, as many as registers hold
 // beside an index.
 template <typename F, typename T, bool split>
-inline constexpr int kRowLoads = !split            ? kInFlight
-                                 : !gives_index<F> ? 16
-                                 : sizeof(T) <= 2  ? 8
-                                                   : 12;
+inline constexpr int kRowLoads = split ? loads_of<T>(gives_index<F> ? 12 : 16) : kInFlight;
 
 constexpr int kLeastRowBits = 3;
 
 template <typename T, typename R, typename A>
 struct RowsParams {
     const T *in;
-    std::int64_t stride;  // of rows
-    std::int64_t rows;
-    std::int64_t n;
+    Dimensions kept;
+    Dimensions segments;  // the reduced dimensions but for the packed one
+    int num_segments;
+    int share;  // of the segments, that a group takes
+    unsigned rows;
+    int n;          // elements of a segment
     Groups groups;  // one a row
     Target<R, A> target;
 };
@@ -45,24 +45,26 @@ struct RowsParams {
 // A row's vectors: the first starts at or before the row, at an aligned address.
 template <typename T>
 struct Row {
-    const Vector<T> *base;
-    int shift;             // elements of the first vector before the row
-    std::int64_t vectors;  // that the row touches
+    const Words *base;
+    int shift;    // elements of the first vector before the row
+    int vectors;  // that the row touches
 
-    __device__ Row(const T *row, std::int64_t n) {
+    __device__ Row(const T *row, int n) {
         const auto address = reinterpret_cast<std::uintptr_t>(row);
         shift = static_cast<int>(address % 16 / sizeof(T));
-        base = reinterpret_cast<const Vector<T> *>(address - address % 16);
-        vectors = (n + shift + Vector<T>::kSize - 1) / Vector<T>::kSize;
+        base = reinterpret_cast<const Words *>(address - address % 16);
+        vectors = static_cast<int>((static_cast<unsigned>(n) + shift + Vector<T>::kSize - 1) / Vector<T>::kSize);
     }
-    __device__ bool is_whole(std::int64_t vector, std::int64_t n) const {
+    __device__ bool is_whole(int vector, int n) const {
         constexpr int kSize = Vector<T>::kSize;
         return vector * kSize >= shift && (vector + 1) * kSize <= n + shift;
     }
 };
 
 template <typename F, typename T, int size>
-__device__ typename F::A reduce_vector(const T (&values)[size], std::int64_t first) {
+__device__ typename F::A reduce_vector(const Elements<T, size> &vector, int first) {
+    if constexpr (is_any<F>) return kinds_in(vector);
+    const T(&values)[size] = vector.values;
     typename F::A result = F::of(values[0], 0);
 #pragma unroll
     for (int i = 1; i < size; ++i) result = join_later<F>(result, F::of(values[i], i));
@@ -84,34 +86,40 @@ __device__ void join_loads(A (&sums)[kRowSums], A (&values)[loads]) {
 
 // `split`: blocks share rows, and take turns along them.
 template <typename F, typename T, typename R, bool split>
-__global__ void __launch_bounds__(kThreads) rows_kernel(const RowsParams<T, R, typename F::A> p) {
+__global__ void __launch_bounds__(kThreads, split ? 2 : 0)
+    rows_kernel(const __grid_constant__ RowsParams<T, R, typename F::A> p) {
     using A = typename F::A;
     constexpr int kSize = Vector<T>::kSize;
     constexpr int kLoads = kRowLoads<F, T, split>;
-    const int parts = split ? p.target.parts : 1;
-    const int part = split ? static_cast<int>(blockIdx.x % parts) : 0;
-    const unsigned block = split ? blockIdx.x / parts : blockIdx.x;
+    const Words &bits = p.target.bits;
+    const int pieces = p.target.parts;
+    const unsigned block = pieces > 1 ? blockIdx.x / pieces : blockIdx.x;
+    const int piece = static_cast<int>(blockIdx.x - block * pieces);
+    const int parts = split ? pieces : 1;  // of each segment
+    const int part = split ? piece : 0;
     const int group = p.groups.size();
     const int lane = p.groups.lane();
-    const std::int64_t row = static_cast<std::int64_t>(block) * p.groups.count() + p.groups.index();
+    const unsigned row = block * p.groups.count() + p.groups.index();
     A sums[kRowSums];
 #pragma unroll
     for (int j = 0; j < kRowSums; ++j) sums[j] = F::identity();
-    if (row < p.rows) {
-        const T *const elements = p.in + row * p.stride;
+    const int segments_end = split ? 1 : min(p.num_segments, (piece + 1) * p.share);
+    for (int segment = split ? 0 : piece * p.share; row < p.rows && segment < segments_end; ++segment) {
+        const T *const elements = p.in + p.kept.offset_at(row) + p.segments.offset_at(segment);
+        const int begin = segment * p.n;  // the index of the first of them
         const Row<T> r(elements, p.n);
-        const std::int64_t whole_begin = r.shift > 0 ? 1 : 0;
-        const std::int64_t whole_end = (p.n + r.shift) / kSize;
+        const int whole_begin = r.shift > 0 ? 1 : 0;
+        const int whole_end = static_cast<int>((static_cast<unsigned>(p.n) + r.shift) / kSize);
         // Before the first whole vector, and after the last.
         constexpr int kEdge = (kSize + (1 << kLeastRowBits) - 1) >> kLeastRowBits;  // elements of a thread
-        const std::int64_t head_end = part == 0 ? min(whole_begin * kSize - r.shift, p.n) : 0;
-        const std::int64_t tail = max(whole_end, whole_begin) * kSize - r.shift + lane;
-        const std::int64_t tail_end = part == parts - 1 ? p.n : 0;
+        const int head_end = part == 0 ? min(whole_begin * kSize - r.shift, p.n) : 0;
+        const int tail = max(whole_end, whole_begin) * kSize - r.shift + lane;
+        const int tail_end = part == parts - 1 ? p.n : 0;
         T head_elements[kEdge];
         T tail_elements[kEdge];
         if constexpr (split) {  // so many vectors leave no registers to keep them in
-            for (std::int64_t k = lane; k < head_end; k += group)
-                sums[0] = join_later<F>(sums[0], F::of(elements[k], k));
+            for (int k = lane; k < head_end; k += group)
+                sums[0] = join_later<F>(sums[0], value_of<F>(elements[k], begin + k, bits));
         } else {
 #pragma unroll
             for (int j = 0; j < kEdge; ++j) {
@@ -119,65 +127,70 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const RowsParams<T, R, t
                 if (tail + j * group < tail_end) tail_elements[j] = elements[tail + j * group];
             }
         }
-        const std::int64_t step = static_cast<std::int64_t>(kLoads) * group * parts;
-        std::int64_t v = whole_begin + part * kLoads * group + lane;
+        const int step = kLoads * group * parts;
+        int v = whole_begin + part * kLoads * group + lane;
         const auto take = [&](auto is_there) {
-            Vector<T> x[kLoads];
+            Words x[kLoads];
 #pragma unroll
             for (int j = 0; j < kLoads; ++j)
                 if (is_there(v + j * group)) x[j] = r.base[v + j * group];
+            flip_all<F, T>(x, bits);
             A values[kLoads];
 #pragma unroll
             for (int j = 0; j < kLoads; ++j) {
-                const std::int64_t at = v + j * group;
-                values[j] =
-                    is_there(at) ? reduce_vector<F, T, kSize>(x[j].values, at * kSize - r.shift) : F::identity();
+                const int at = v + j * group;
+                values[j] = is_there(at)
+                                ? reduce_vector<F>(bit_cast<Vector<T>>(x[j]), begin + at * kSize - r.shift)
+                                : F::identity();
             }
             join_loads<F>(sums, values);
         };
-        for (; v + (kLoads - 1) * group < whole_end; v += step) take([](std::int64_t) { return true; });
+        for (; v + (kLoads - 1) * group < whole_end; v += step) take([](int) { return true; });
         // What is left, at once too; of short rows it is a good part of the work.
         if constexpr (split || !gives_index<F>) {
-            if (v < whole_end) take([=](std::int64_t at) { return at < whole_end; });
+            if (v < whole_end) take([=](int at) { return at < whole_end; });
         } else {
-            Vector<T> x[kLoads];
+            Words x[kLoads];
 #pragma unroll
             for (int j = 0; j < kLoads; ++j)
                 if (v + j * group < whole_end) x[j] = r.base[v + j * group];
+            flip_all<F, T>(x, bits);
 #pragma unroll
             for (int j = 0; j < kLoads; ++j)
                 if (v + j * group < whole_end)
-                    sums[j % kRowSums] =
-                        join_later<F>(sums[j % kRowSums],
-                                      reduce_vector<F, T, kSize>(x[j].values, (v + j * group) * kSize - r.shift));
+                    sums[j % kRowSums] = join_later<F>(
+                        sums[j % kRowSums],
+                        reduce_vector<F>(bit_cast<Vector<T>>(x[j]), begin + (v + j * group) * kSize - r.shift));
         }
         if constexpr (split) {
-            for (std::int64_t k = tail; k < tail_end; k += group)
-                sums[1] = F::join(sums[1], F::of(elements[k], k));
+            for (int k = tail; k < tail_end; k += group)
+                sums[1] = F::join(sums[1], value_of<F>(elements[k], begin + k, bits));
         } else {
 #pragma unroll
             for (int j = 0; j < kEdge; ++j) {
                 if (lane + j * group < head_end)
-                    sums[0] = F::join(sums[0], F::of(head_elements[j], lane + j * group));
+                    sums[0] = F::join(sums[0], value_of<F>(head_elements[j], begin + lane + j * group, bits));
                 if (tail + j * group < tail_end)
-                    sums[1] = F::join(sums[1], F::of(tail_elements[j], tail + j * group));
+                    sums[1] = F::join(sums[1], value_of<F>(tail_elements[j], begin + tail + j * group, bits));
             }
         }
     }
     A sum = F::join(sums[0], sums[1]);
     sum = join_group<F>(sum, p.groups);
-    if (lane == 0 && row < p.rows) p.target.template store<F>(row, part, sum);
+    if (lane == 0 && row < p.rows) p.target.template store<F>(row, piece, sum);
 }
 
 // The elements of one vector that belong to a row of n, which starts `shift` elements after the vector at `base`.
+// A function, since a thread needs it for each of its rows.
 template <typename F, typename T>
-__device__ typename F::A reduce_edge(const Vector<T> *base, std::int64_t vector, int shift, std::int64_t n) {
+__device__ __noinline__ typename F::A reduce_edge(const Words *base, int vector, int shift, int n,
+                                                  const Words bits) {
     constexpr int kSize = Vector<T>::kSize;
     typename F::A result = F::identity();
     const T *elements = reinterpret_cast<const T *>(base + vector);
     for (int i = 0; i < kSize; ++i) {
-        const std::int64_t at = vector * kSize + i - shift;
-        if (at >= 0 && at < n) result = join_later<F>(result, F::of(elements[i], at));
+        const int at = vector * kSize + i - shift;
+        if (at >= 0 && at < n) result = join_later<F>(result, value_of<F>(elements[i], at, bits));
     }
     return result;
 }
@@ -207,36 +220,38 @@ __device__ int join_rows(A (&values)[kInFlight], Groups groups) {
 }
 
 template <typename F, typename T, typename R>
-__global__ void __launch_bounds__(kThreads) short_rows_kernel(const RowsParams<T, R, typename F::A> p) {
+__global__ void __launch_bounds__(kThreads)
+    short_rows_kernel(const __grid_constant__ RowsParams<T, R, typename F::A> p) {
     using A = typename F::A;
     constexpr int kSize = Vector<T>::kSize;
     const int lane = p.groups.lane();
     const int rows = p.groups.count();
-    const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * rows * kInFlight + p.groups.index();
-    Vector<T> x[kInFlight];
+    const unsigned first = blockIdx.x * rows * kInFlight + p.groups.index();
+    Words x[kInFlight];
     bool whole[kInFlight];
     int place[kInFlight];  // of the vector's first element in the row
 #pragma unroll
     for (int j = 0; j < kInFlight; ++j) {
-        const std::int64_t row = first + j * rows;
+        const unsigned row = first + j * rows;
         whole[j] = false;
         place[j] = 0;
         if (row >= p.rows) continue;
-        const Row<T> r(p.in + row * p.stride, p.n);
+        const Row<T> r(p.in + p.kept.offset_at(row), p.n);
         place[j] = lane * kSize - r.shift;
         whole[j] = r.is_whole(lane, p.n);
         if (whole[j]) x[j] = r.base[lane];
     }
+    flip_all<F, T>(x, p.target.bits);
     A sums[kInFlight];
 #pragma unroll
     for (int j = 0; j < kInFlight; ++j) {
-        const std::int64_t row = first + j * rows;
+        const unsigned row = first + j * rows;
         sums[j] = F::identity();
         if (whole[j]) {
-            sums[j] = reduce_vector<F, T, kSize>(x[j].values, place[j]);
+            sums[j] = reduce_vector<F>(bit_cast<Vector<T>>(x[j]), place[j]);
         } else if (row < p.rows) {
-            const Row<T> r(p.in + row * p.stride, p.n);
-            if (lane < r.vectors) sums[j] = reduce_edge<F>(r.base, lane, r.shift, p.n);
+            const Row<T> r(p.in + p.kept.offset_at(row), p.n);
+            if (lane < r.vectors) sums[j] = reduce_edge<F, T>(r.base, lane, r.shift, p.n, p.target.bits);
         }
     }
     const int held = join_rows<F>(sums, p.groups);
@@ -245,46 +260,64 @@ __global__ void __launch_bounds__(kThreads) short_rows_kernel(const RowsParams<T
     const int count = kInFlight / min(p.groups.size(), kInFlight);
 #pragma unroll
     for (int j = 0; j < kInFlight; ++j) {
-        const std::int64_t row = first + static_cast<std::int64_t>(held + j) * rows;
+        const unsigned row = first + (held + j) * rows;
         if (j < count && row < p.rows) p.target.template store<F>(row, 0, sums[j]);
     }
+}
+
+// Whether all rows and their segments begin at a vector.
+template <typename T>
+bool begin_at_vectors(const ReduceLaunch &launch) noexcept {
+    const auto whole = [](std::int64_t elements) {
+        return elements * static_cast<std::int64_t>(sizeof(T)) % 16 == 0;
+    };
+    if (reinterpret_cast<std::uintptr_t>(launch.in) % 16 != 0) return false;
+    for (int d = 0; d < launch.num_kept; ++d)
+        if (!whole(launch.kept_strides[d])) return false;
+    for (int d = 0; d + 1 < launch.num_reduced; ++d)
+        if (!whole(launch.reduced_strides[d])) return false;
+    return true;
 }
 
 template <typename F, typename T, typename R>
 cudaError_t launch_rows(const ReduceLaunch &launch, cudaStream_t stream) noexcept {
     RowsParams<T, R, typename F::A> p;
+    const int last = launch.num_reduced - 1;
     p.in = static_cast<const T *>(launch.in);
-    p.stride = launch.num_kept == 0 ? 0 : launch.kept_strides[0];
-    p.rows = launch.kept;
-    p.n = launch.reduced;
+    for (int d = 0; d < launch.num_kept; ++d) p.kept.add(launch.kept_shape[d], launch.kept_strides[d]);
+    for (int d = 0; d < last; ++d) p.segments.add(launch.reduced_shape[d], launch.reduced_strides[d]);
+    p.num_segments = p.share = static_cast<int>(launch.reduced / launch.reduced_shape[last]);
+    p.rows = static_cast<unsigned>(launch.kept);
+    p.n = static_cast<int>(launch.reduced_shape[last]);
     // A row that is not aligned touches one vector more.
-    const bool aligned = reinterpret_cast<std::uintptr_t>(p.in) % 16 == 0 &&
-                         (p.rows == 1 || p.stride * static_cast<std::int64_t>(sizeof(T)) % 16 == 0);
-    const std::int64_t vectors = (p.n + Vector<T>::kSize - 1) / Vector<T>::kSize + (aligned ? 0 : 1);
-    if (vectors <= 32 && p.rows > 1) {
+    const std::int64_t vectors =
+        (std::int64_t{p.n} + Vector<T>::kSize - 1) / Vector<T>::kSize + (begin_at_vectors<T>(launch) ? 0 : 1);
+    if (vectors <= 32 && p.rows > 1 && p.num_segments == 1) {
         p.groups.bits = bits_from(vectors);
-        p.target = make_target<F, R>(launch, 1);
+        p.target = make_target<F, T, R>(launch, 1);
         const std::int64_t rows = (kThreads >> p.groups.bits) * kInFlight;
-        short_rows_kernel<F, T, R><<<static_cast<unsigned>((p.rows + rows - 1) / rows), kThreads, 0, stream>>>(p);
-        return cudaPeekAtLastError();
+        return launch_kernel<short_rows_kernel<F, T, R>>(static_cast<unsigned>((launch.kept + rows - 1) / rows),
+                                                         kThreads, stream, p);
     }
     constexpr std::int64_t kThreadVectors = gives_index<F> ? 32 : 16;
     p.groups.bits =
         std::clamp(bits_from((vectors + kThreadVectors - 1) / kThreadVectors), kLeastRowBits, kThreadBits);
     // Few rows: wider groups, as long as each thread has its loads in flight.
-    while (p.groups.bits < kThreadBits && p.rows << p.groups.bits < kFullThreads &&
+    while (p.groups.bits < kThreadBits && launch.kept << p.groups.bits < kFullThreads &&
            vectors >> p.groups.bits > kInFlight)
         ++p.groups.bits;
     const std::int64_t rows = kThreads >> p.groups.bits;
-    const std::int64_t blocks = (p.rows + rows - 1) / rows;
-    const std::int64_t most = vectors / (kThreads * kRowLoads<F, T, true>);
-    p.target = make_target<F, R>(launch, parts_for<typename F::A>(launch, kRowBlocks, blocks, most));
+    const std::int64_t blocks = (launch.kept + rows - 1) / rows;
+    const bool has_segments = p.num_segments > 1;
+    const std::int64_t most =
+        has_segments ? p.num_segments / kInFlight : vectors / (kThreads * kRowLoads<F, T, true>);
+    p.target = make_target<F, T, R>(launch, parts_for<typename F::A>(launch, kRowBlocks, blocks, most));
+    p.share = (p.num_segments + p.target.parts - 1) / p.target.parts;
     const auto all = static_cast<unsigned>(blocks * p.target.parts);
-    if (p.target.parts > 1)
-        rows_kernel<F, T, R, true><<<all, kThreads, 0, stream>>>(p);
-    else
-        rows_kernel<F, T, R, false><<<all, kThreads, 0, stream>>>(p);
-    if (const cudaError_t error = cudaPeekAtLastError(); error != cudaSuccess) return error;
+    const cudaError_t error = p.target.parts > 1 && !has_segments
+                                  ? launch_kernel<rows_kernel<F, T, R, true>>(all, kThreads, stream, p)
+                                  : launch_kernel<rows_kernel<F, T, R, false>>(all, kThreads, stream, p);
+    if (error != cudaSuccess) return error;
     return combine<F, R>(launch, p.target, stream);
 }
 

@@ -1,4 +1,4 @@
-// Reductions over any strides and of any element type.
+// Reductions that convert elements on load, or of 2**31 elements a result and more, over any strides.
 //
 // strided_reduce_kernel
 //   Idea: a group of threads takes a result, each element's place is found by dividing its index through the
@@ -12,34 +12,38 @@ namespace cukern::cuda {
 // Blocks that share the results, for each of 132 multiprocessors 16.
 constexpr std::int64_t kStridedBlocks = 2112;
 
+// A result may have 2**31 elements and more, so that their indices take 64 bits.
+struct LongDimensions {
+    int ndim;
+    std::int64_t shape[kMaxReduceDims];
+    std::int64_t strides[kMaxReduceDims];
+
+    // A function, and 32-bit quotients where they do: inlined, divisions were most of each kernel.
+    __device__ __noinline__ std::int64_t offset_at(std::int64_t index) const {
+        std::int64_t offset = 0;
+#pragma unroll 1
+        for (int d = ndim - 1; d > 0; --d) {
+            const std::int64_t next = (index | shape[d]) >> 32 == 0 ? static_cast<std::uint32_t>(index) /
+                                                                          static_cast<std::uint32_t>(shape[d])
+                                                                    : index / shape[d];
+            offset += (index - next * shape[d]) * strides[d];
+            index = next;
+        }
+        return ndim > 0 ? offset + index * strides[0] : offset;
+    }
+};
+
 template <typename R, typename A>
 struct StridedReduceParams {
     const void *in;
     ElementType type;
-    int num_kept;
-    int num_reduced;
     Groups groups;  // one a result
     std::int64_t results;
-    std::int64_t kept_shape[kMaxReduceDims];
-    std::int64_t kept_strides[kMaxReduceDims];
-    std::int64_t reduced_shape[kMaxReduceDims];
-    std::int64_t reduced_strides[kMaxReduceDims];
+    std::int64_t reduced;  // elements of each
+    Dimensions kept;
+    LongDimensions places;  // of the reduced elements
     Target<R, A> target;
 };
-
-// A function, and 32-bit quotients where they do: inlined, divisions were most of each kernel.
-inline __device__ __noinline__ std::int64_t place_of(std::int64_t index, const std::int64_t *shape,
-                                                     const std::int64_t *strides, int ndim) {
-    std::int64_t offset = 0;
-    for (int d = ndim - 1; d > 0; --d) {
-        const std::int64_t next = (index | shape[d]) >> 32 == 0
-                                      ? static_cast<std::uint32_t>(index) / static_cast<std::uint32_t>(shape[d])
-                                      : index / shape[d];
-        offset += (index - next * shape[d]) * strides[d];
-        index = next;
-    }
-    return ndim > 0 ? offset + index * strides[0] : offset;
-}
 
 template <typename C>
 __device__ __noinline__ C load_one_converted(const void *data, ElementType type, std::int64_t index) {
@@ -60,18 +64,18 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int j = 0; j < kInFlight; ++j) sums[j] = F::identity();
     if (result < p.results) {
-        const std::int64_t base = place_of(result, p.kept_shape, p.kept_strides, p.num_kept);
-        const std::int64_t share = (p.target.count + parts - 1) / parts;
-        const std::int64_t end = min(p.target.count, (part + 1) * share);
+        const std::int64_t base = p.kept.offset_at(result);
+        const std::int64_t share = (p.reduced + parts - 1) / parts;
+        const std::int64_t end = min(p.reduced, (part + 1) * share);
         for (std::int64_t i = part * share + lane; i < end; i += kInFlight * group) {
 #pragma unroll
             for (int j = 0; j < kInFlight; ++j) {
                 const std::int64_t at = i + j * group;
                 if (at >= end) continue;
-                const std::int64_t offset = base + place_of(at, p.reduced_shape, p.reduced_strides, p.num_reduced);
+                const std::int64_t offset = base + p.places.offset_at(at);
                 const C element = p.type == ElementTypeOf<C>::value ? static_cast<const C *>(p.in)[offset]
                                                                     : load_one_converted<C>(p.in, p.type, offset);
-                sums[j] = F::join(sums[j], F::of(element, at));
+                sums[j] = F::join(sums[j], value_of<F>(element, at, p.target.bits));
             }
         }
     }
@@ -85,20 +89,20 @@ cudaError_t launch_strided_reduction(const ReduceLaunch &launch, cudaStream_t st
     StridedReduceParams<R, typename F::A> p;
     p.in = launch.in;
     p.type = launch.type;
-    p.num_kept = launch.num_kept;
-    p.num_reduced = launch.num_reduced;
     p.results = launch.kept;
-    std::copy_n(launch.kept_shape, launch.num_kept, p.kept_shape);
-    std::copy_n(launch.kept_strides, launch.num_kept, p.kept_strides);
-    std::copy_n(launch.reduced_shape, launch.num_reduced, p.reduced_shape);
-    std::copy_n(launch.reduced_strides, launch.num_reduced, p.reduced_strides);
+    p.reduced = launch.reduced;
+    for (int d = 0; d < launch.num_kept; ++d) p.kept.add(launch.kept_shape[d], launch.kept_strides[d]);
+    p.places.ndim = launch.num_reduced;
+    std::copy_n(launch.reduced_shape, launch.num_reduced, p.places.shape);
+    std::copy_n(launch.reduced_strides, launch.num_reduced, p.places.strides);
     p.groups.bits = std::min(kThreadBits, bits_from((launch.reduced + kInFlight - 1) / kInFlight));
     const std::int64_t rows = kThreads >> p.groups.bits;
     const std::int64_t blocks = (launch.kept + rows - 1) / rows;
-    p.target = make_target<F, R>(
+    p.target = make_target<F, C, R>(
         launch, parts_for<typename F::A>(launch, kStridedBlocks, blocks, launch.reduced / (kThreads * kInFlight)));
-    strided_reduce_kernel<F, C, R><<<static_cast<unsigned>(blocks * p.target.parts), kThreads, 0, stream>>>(p);
-    if (const cudaError_t error = cudaPeekAtLastError(); error != cudaSuccess) return error;
+    const cudaError_t error = launch_kernel<strided_reduce_kernel<F, C, R>>(
+        static_cast<unsigned>(blocks * p.target.parts), kThreads, stream, p);
+    if (error != cudaSuccess) return error;
     return combine<F, R>(launch, p.target, stream);
 }
 

@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(kThreads)
         if (totals != nullptr) continue;
 #pragma unroll
         for (int i = 0; i < kItems; ++i)
-            if (at + i < last) out[to + (at + i) * p.inner] = F::template result<T>(F::join(start, own[i]), 0);
+            if (at + i < last) out[to + (at + i) * p.inner] = F::template result<T>(F::join(start, own[i]), {});
     }
     if (totals != nullptr && threadIdx.x == 0) totals[blockIdx.x] = carried;
 }
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kThreads) scan_columns_kernel(const __grid_con
     typename F::A running = F::identity();
     for (std::int64_t i = 0; i < p.length; ++i) {
         running = F::join(running, F::of(load<T>(p, from + i * p.stride), i));
-        out[to + i * p.inner] = F::template result<T>(running, 0);
+        out[to + i * p.inner] = F::template result<T>(running, {});
     }
 }
 
