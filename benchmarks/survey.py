@@ -12,8 +12,9 @@ import argparse
 import gc
 import json
 import math
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -178,7 +179,9 @@ def check(case: Case) -> None:
     """Check a case once."""
     run = Run(case)
     able = able_peers(run)
-    run.check(able[0][0] if able else None)
+    # CuPy adds up a thread's share of integers one by one, which loses more than the bound allows.
+    exact = case.name in ("mean", "var", "std") and cukern.isdtype(run.arrays[0].dtype, ("bool", "integral"))
+    run.check(able[0][0] if able and not exact else None)
 
 
 def timed(calls: dict[str, Callable[..., Any]], timer: Callable[..., float]) -> dict[str, float]:
@@ -190,6 +193,14 @@ def timed(calls: dict[str, Callable[..., Any]], timer: Callable[..., float]) -> 
         except Exception as error:  # whatever a library raises for what it can't do here
             print(f"{name}: {type(error).__name__}: {error}", flush=True)
     return found
+
+
+def replay_of(run: Run) -> Callable[..., Any] | None:
+    """Return the replay of a graph with cukern's call; None where a graph can't hold it."""
+    call = run.capturable()
+    if call is None:
+        return None
+    return peers.all_replayed({"cukern": peers.on_current_stream(call)}, REPEAT["graph"]).get("cukern")
 
 
 def measure(case: Case) -> tuple[Comparison, str]:
@@ -204,8 +215,11 @@ def measure(case: Case) -> tuple[Comparison, str]:
     timer: Callable[..., float] = host_seconds
     if cukern.backend() == "cuda" and kind != "call":
         timer = device_seconds
-        if kind == "graph" and (own := run.capturable()) is not None:
-            own = peers.replayed(peers.on_current_stream(own), REPEAT[kind])
+        captured = replay_of(run) if kind == "graph" else None
+        if captured is None:
+            kind = "device"
+        else:
+            own = captured
             theirs = peers.all_replayed(theirs, REPEAT[kind])
             copy = peers.replayed(copy, REPEAT[kind]) if copy else None
             timer = peers.replay_seconds
@@ -222,10 +236,12 @@ def measure(case: Case) -> tuple[Comparison, str]:
     return done, kind
 
 
-def survey(seed: int, count: int, most: int = MOST) -> list[dict[str, Any]]:
-    """Measure the cases of a seed."""
-    results = []
+def survey(seed: int, count: int, most: int = MOST) -> Iterator[dict[str, Any]]:
+    """Measure the cases of a seed. Each is named on standard error before it is run, since what it does to the GPU
+    may end the process.
+    """
     for index, case in enumerate(draw(seed, count, most)):
+        print(f"{seed}:{index} {case}", file=sys.stderr, flush=True)
         entry: dict[str, Any] = {"seed": seed, "index": index, "case": asdict(case), "family": case.family}
         try:
             done, entry["kind"] = measure(case)
@@ -234,10 +250,9 @@ def survey(seed: int, count: int, most: int = MOST) -> list[dict[str, Any]]:
         except Exception as error:
             entry |= {"text": str(case), "error": f"{type(error).__name__}: {error}"}
             print(f"{case}: {entry['error']}", flush=True)
-        results.append(entry)
+        yield entry
         gc.collect()
         peers.free_memory()
-    return results
 
 
 def main() -> None:
@@ -248,8 +263,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     results: list[dict[str, Any]] = []
-    for seed in options.seed:
-        results += survey(seed, options.cases, options.most)
+    try:
+        for seed in options.seed:
+            results.extend(survey(seed, options.cases, options.most))
+    finally:
         if options.output is not None:
             content = {"backend": cukern.backend(), "groups": groups(results), "results": results}
             options.output.write_text(json.dumps(content, indent=1) + "\n")

@@ -43,6 +43,8 @@ import survey_tables  # noqa: E402
 from source_id import source_id  # noqa: E402
 
 LIMIT = 480  # seconds a part
+# What is printed for each object that a library can't free after an error of the GPU.
+AFTER_THE_END = "Error in sys.excepthook:\n\nOriginal exception was:\n"
 TOOLS = ["memcheck", "racecheck", "synccheck", "initcheck"]
 PARTS = ["suite", *TOOLS, "soak", "bench", "survey"]
 SOAK_SECONDS = 60
@@ -119,7 +121,7 @@ def run(command: list[str], env: dict[str, str], limit: float = LIMIT) -> tuple[
         text = output.decode(errors="replace") if isinstance(output, bytes) else output
         print(text[-3000:], flush=True)
         return 124, text
-    print(done.stdout[-3000:], flush=True)
+    print(done.stdout.replace(AFTER_THE_END, "")[-3000:], flush=True)
     return done.returncode, done.stdout
 
 
@@ -308,9 +310,11 @@ def run_survey() -> dict[str, Any]:
     output = RESULTS / "survey_cases.json"
     output.unlink(missing_ok=True)
     command = [sys.executable, "benchmarks/survey.py", "--seed", *map(str, words)]
-    status, _ = run([*command, "--cases", str(SURVEY_CASES), "--output", str(output)], environment())
+    status, text = run([*command, "--cases", str(SURVEY_CASES), "--output", str(output)], environment())
     results = json.loads(output.read_text())["results"] if status != 124 and output.is_file() else []
-    return {"status": status, "seeds": words, "table": survey_tables.table(results)}
+    begun = re.findall(r"^\d+:\d+ .*$", text, re.MULTILINE)
+    last = begun[-1] if begun and len(begun) < len(words) * SURVEY_CASES else None
+    return {"status": status, "seeds": words, "last": last, "table": survey_tables.table(results)}
 
 
 def run_part(part: str) -> dict[str, Any]:
@@ -370,6 +374,8 @@ def describe(part: str, content: dict[str, Any]) -> list[str]:
         ]
     if part == "survey":
         lines.append(f"Of the seeds {', '.join(map(str, result['seeds']))}, and the twenty slowest:")
+        if result.get("last"):
+            lines.append(f"It ended in `{result['last']}` (seed, number, case).")
         lines += ["", "![survey](../benchmarks/results/survey_cases.png)", "", result["table"]]
     if part == "memcheck":
         lines.append("Left out, here and above: tests that build from source (marked `build`), which need no GPU.")
