@@ -31,13 +31,34 @@ ELEMENT_TYPES = re.findall(
     r"^CUKERN_ELEMENT_TYPE\((\w+),", (ROOT / "cuda/include/cukern/element_types.def").read_text(), re.MULTILINE
 )
 assert len(ELEMENT_TYPES) == 15, "a row of element_types.def begins otherwise"
-# Compiled once for each of these element types, side by side; the macro CUKERN_TYPE is the type's name.
+# Kernels of these types are alike, so that together they are compressed to three quarters of what they take apart;
+# in larger groups a first call would load more than 2 MB of code.
+ALIKE = [
+    ["float16", "bfloat16", "int16", "uint16"],
+    ["bool_", "int8", "uint8"],
+    ["float32", "int32", "uint32"],
+    ["complex64", "complex128"],
+    ["float64", "int64", "uint64"],
+]
+assert sorted(name for group in ALIKE for name in group) == sorted(ELEMENT_TYPES)
+# Compiled once for each of these groups, side by side; CUKERN_EACH_TYPE(X) is X of each type in it.
 BY_TYPE = {
-    ROOT / "cuda/src/device/elementwise/elementwise.cu": ELEMENT_TYPES,
-    ROOT / "cuda/src/device/reduce/reduce.cu": ELEMENT_TYPES,
-    ROOT / "cuda/src/device/matmul/tiled.cu": ["float32", "float64", "int32", "int64"],
-    ROOT / "cuda/src/host/elementwise_range.cpp": ELEMENT_TYPES,
+    ROOT / "cuda/src/device/elementwise/elementwise.cu": ALIKE,
+    ROOT / "cuda/src/device/reduce/reduce.cu": ALIKE,
+    ROOT / "cuda/src/device/matmul/tiled.cu": [["float32", "int32"], ["float64", "int64"]],
+    ROOT / "cuda/src/host/elementwise_range.cpp": [[name] for name in ELEMENT_TYPES],
 }
+
+
+# With CUKERN_EMULATE_KERNELS=1, of a host-only build: the kernels of these folders, compiled for the processor, take
+# the place of the host back-end's own.
+EMULATION = ROOT / "tests/emulation"
+EMULATED = ["elementwise", "reduce", "scan"]
+REPLACED = ["elementwise.cpp", "elementwise_range.cpp", "reduce.cpp", "scan.cpp"]
+
+
+def emulates_kernels() -> bool:
+    return os.environ.get("CUKERN_EMULATE_KERNELS") == "1"
 
 
 @dataclass
@@ -60,6 +81,10 @@ def cuda_sources(with_cuda: bool) -> list[Path]:
     if with_cuda:
         paths = [path for path in paths if path.name != "no_cuda.cpp"]
         paths += [*device.rglob("*.cpp"), *device.rglob("*.cu")]
+    elif emulates_kernels():
+        paths = [path for path in paths if path.parent != source / "host" or path.name not in REPLACED]
+        paths += [path for folder in EMULATED for path in (device / folder).iterdir() if path.suffix != ".cuh"]
+        paths += [device / "launch_by_type.cpp", *EMULATION.glob("*.cpp")]
     # The slowest to compile go first, so that no core waits for one of them at the end.
     return sorted(paths, key=lambda path: (path.suffix != ".cu", "matmul" not in path.parts, str(path)))
 
@@ -79,9 +104,13 @@ def target_flags() -> list[str]:
 
 
 def _command(build: Compilation, source: Path, extra: list[str]) -> list[str]:
-    own = ROOT / ("cuda/src" if source.is_relative_to(ROOT / "cuda") else "ext")
+    own = ROOT / ("ext" if source.is_relative_to(ROOT / "ext") else "cuda/src")
     includes = [f"-I{ROOT / 'cuda/include'}", f"{'-I' if source.suffix == '.cu' else '-iquote'}{own}"]
     werror = os.environ.get("CUKERN_WERROR") == "1"
+    if source.suffix == ".cu" and build.toolkit is None:
+        command = [*build.cxx, "-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-Wno-unknown-pragmas"]
+        command += [f"-I{EMULATION / 'include'}", *includes, "-include", str(EMULATION / "emulation.h"), "-xc++"]
+        return command + os.environ.get("CUKERN_CXXFLAGS", "").split()
     if source.suffix == ".cu":
         assert build.toolkit is not None
         host = ["-fPIC", "-fvisibility=hidden", "-fno-plt", "-Wall", "-Wextra", "-Wshadow"]
@@ -94,7 +123,9 @@ def _command(build: Compilation, source: Path, extra: list[str]) -> list[str]:
     command = [*build.cxx, "-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-plt", *WARNINGS, *includes]
     command += ["-Werror"] if werror else []
     command += ["-isystem", str(build.toolkit.include)] if build.toolkit else []
-    command += extra if not source.is_relative_to(ROOT / "cuda") else []
+    if emulates_kernels() and not source.is_relative_to(ROOT / "ext"):
+        command.append(f"-I{EMULATION / 'include'}")
+    command += extra if source.is_relative_to(ROOT / "ext") else []
     return command + os.environ.get("CUKERN_CXXFLAGS", "").split()
 
 
@@ -109,7 +140,7 @@ class _Job:
     source: Path
     command: list[str]
     object: Path
-    element_type: str | None
+    element_types: list[str]
 
     @property
     def depfile(self) -> Path:
@@ -128,7 +159,9 @@ class _Job:
     def run(self) -> None:
         self.object.parent.mkdir(parents=True, exist_ok=True)
         made, noted = self.object.with_suffix(".tmp.o"), self.object.with_suffix(".tmp.d")
-        command = [*self.command, *([f"-DCUKERN_TYPE={self.element_type}"] if self.element_type else [])]
+        command = [*self.command]
+        if self.element_types:
+            command.append(f"-DCUKERN_EACH_TYPE(X)={' '.join(f'X({name})' for name in self.element_types)}")
         command += ["-MD", "-MF", str(noted), "-c", str(self.source), "-o", str(made)]
         print(shlex.join(command), flush=True)
         begin = time.time_ns()
@@ -140,7 +173,7 @@ class _Job:
 
 def _key(build: Compilation, source: Path, command: list[str], volatile: list[str]) -> str:
     """Return the object folder's key. Flags that name throw-away folders don't count; versions do."""
-    if source.is_relative_to(ROOT / "cuda"):
+    if not source.is_relative_to(ROOT / "ext"):
         version = build.toolkit.version() if build.toolkit else ""
     else:
         import numpy
@@ -158,14 +191,13 @@ def compile_sources(build: Compilation, sources: list[Path], extra: list[str], f
     keys: dict[tuple[str, ...], str] = {}
     for source in sources:
         command = _command(build, source, extra)
-        kind = (*command, str(source.is_relative_to(ROOT / "cuda")), source.suffix)
+        kind = (*command, str(source.is_relative_to(ROOT / "ext")), source.suffix)
         if kind not in keys:
             keys[kind] = _key(build, source, command, extra)
         name = str(source.relative_to(ROOT)).replace("/", ".")
         folder = ROOT / f"build/obj-{keys[kind]}"
-        for element_type in BY_TYPE.get(source, [None]):
-            path = folder / (f"{name}.{element_type}.o" if element_type else f"{name}.o")
-            jobs.append(_Job(source, command, path, element_type))
+        for types in BY_TYPE.get(source, [[]]):
+            jobs.append(_Job(source, command, folder / ".".join([name, *types, "o"]), types))
     stale = [job for job in jobs if force or not job.is_fresh()]
     workers = int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1)
     with ThreadPoolExecutor(workers) as pool:

@@ -14,7 +14,7 @@ TASK=name ./scripts/build.sh
   demo                 build, install, and run examples/quickstart.py, on the GPU or without one
   run_tests            build, install, and run the tests [pytest's arguments]
   soak                 random calls from a seed in several processes [scripts/soak.py's arguments]
-  run_sanitizers       the tests on the host back-end under the sanitizers: address, thread, or both without a name
+  run_sanitizers       the tests on the host back-end under the sanitizers: address, thread, kernels, or all
   build_wheel          a manylinux wheel in wheelhouse/ (CUKERN_CUDA_ARCHS: 90, 80;90 or all-major)
   test_install_wheel   install that wheel for each Python 3.11 to 3.13 present, and run the tests on it
   build_library        libcukern.so and its headers in build/library, for programs without Python
@@ -242,7 +242,7 @@ print("-isystem", sysconfig.get_path("include"), "-isystem", numpy.get_include()
         printf '%s\0' float32 "$slow" int8 "$slow" bool_ "$slow"
         find ext cuda/src -path cuda/src/device -prune -o -path "$slow" -o -name '*.cpp' -printf 'float32\0%p\0'
     } | xargs -0 -n 2 -P "$(nproc)" bash -c '"$0" --quiet --warnings-as-errors="*" "${@: -1}" -- \
-        "${@:1:$#-2}" "-DCUKERN_TYPE=${*: -2:1}" 2>/dev/null' "$BIN/clang-tidy" "${tidy[@]}"
+        "${@:1:$#-2}" "-DCUKERN_EACH_TYPE(X)=X(${*: -2:1})" 2>/dev/null' "$BIN/clang-tidy" "${tidy[@]}"
     if command -v shellcheck >/dev/null; then
         say "shellcheck"
         shellcheck scripts/build.sh .ci/run

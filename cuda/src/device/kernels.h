@@ -10,12 +10,13 @@ namespace cukern::cuda {
 // Loads the module of a kernel that does nothing; fails where the device has no code in this build.
 cudaError_t probe_kernels() noexcept;
 
-// One translation unit an element type, so that the build runs in parallel.
+// One translation unit an element type, so that the build runs in parallel; without a type they find it.
 template <typename T>
 cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
+cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
 
-// The type whose kernels load the elements of a reduction as they are stored: one of those of which only the bits
-// count.
+// The type whose kernels load the elements of a reduction as they are stored: one for all types of which only the
+// bits count, and the signed one for extremes of integers, which flip bits anyway.
 constexpr ElementType stored_type(Op op, ElementType type) {
     switch (op) {
         case Op::sum:
@@ -24,6 +25,10 @@ constexpr ElementType stored_type(Op op, ElementType type) {
         case Op::all:
             if (kind_of(type) == 'f') return type == ElementType::bfloat16 ? ElementType::float16 : type;
             return bits_of(type);
+        case Op::max:
+        case Op::min:
+        case Op::argmax:
+        case Op::argmin: return kind_of(type) == 'u' ? type_of('i', size_of(type)) : type;
         default: return type;
     }
 }
@@ -37,6 +42,7 @@ bool reduces_as_stored(const ReduceLaunch &launch) noexcept;
 bool reduces_along_rows(const ReduceLaunch &launch) noexcept;
 template <typename T>
 cudaError_t launch_reduction(const ReduceLaunch &launch, bool stored, cudaStream_t stream) noexcept;
+cudaError_t launch_reduction(const ReduceLaunch &launch, cudaStream_t stream) noexcept;
 
 cudaError_t launch_scan(const ScanLaunch &launch, cudaStream_t stream) noexcept;
 

@@ -230,28 +230,11 @@ protected:
     }
 
     Status do_launch_elementwise(const ElementwiseLaunch &launch, Stream stream) noexcept override {
-        switch (launch.compute) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
-    case ElementType::id:                                                 \
-        return check(cuda::launch_elementwise<ctype>(launch, native(stream)), "cudaLaunchKernel");
-#include "cukern/element_types.def"
-#undef CUKERN_ELEMENT_TYPE
-        }
-        return fail(CUKERN_INTERNAL, "unknown element type");
+        return check(cuda::launch_elementwise(launch, native(stream)), "cudaLaunchKernel");
     }
 
-    // By the type that is loaded: the stored one where there are kernels for that, else what it computes in.
     Status do_launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept override {
-        if (launch.kept > kMostReductions) return launch_in_halves(launch, stream);
-        const bool stored = cuda::reduces_as_stored(launch);
-        switch (stored ? cuda::stored_type(launch.op, launch.type) : launch.compute) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
-    case ElementType::id:                                                 \
-        return check(cuda::launch_reduction<ctype>(launch, stored, native(stream)), "cudaLaunchKernel");
-#include "cukern/element_types.def"
-#undef CUKERN_ELEMENT_TYPE
-        }
-        return fail(CUKERN_INTERNAL, "unknown element type");
+        return check(cuda::launch_reduction(launch, native(stream)), "cudaLaunchKernel");
     }
 
     Status do_launch_scan(const ScanLaunch &launch, Stream stream) noexcept override {
@@ -276,33 +259,6 @@ protected:
     }
 
 private:
-    // A grid has at most 2**31 - 1 blocks, and a kernel takes a block for each result at most.
-    static constexpr std::int64_t kMostReductions = (std::int64_t{1} << 31) - 1;
-
-    // Cut along the outermost of the kept dimensions, so that each part's results follow each other.
-    Status launch_in_halves(const ReduceLaunch &launch, Stream stream) noexcept {
-        ReduceLaunch part = launch;
-        if (launch.kept_shape[0] == 1) {
-            --part.num_kept;
-            for (int d = 0; d < part.num_kept; ++d) {
-                part.kept_shape[d] = launch.kept_shape[d + 1];
-                part.kept_strides[d] = launch.kept_strides[d + 1];
-            }
-            return do_launch_reduction(part, stream);
-        }
-        const std::int64_t inner = launch.kept / launch.kept_shape[0];
-        const std::int64_t first = launch.kept_shape[0] / 2;
-        part.kept_shape[0] = first;
-        part.kept = first * inner;
-        CUKERN_TRY(do_launch_reduction(part, stream));
-        part.in = static_cast<const char *>(launch.in) + first * launch.kept_strides[0] * size_of(launch.type);
-        part.out =
-            static_cast<char *>(launch.out) + first * inner * size_of(result_type(launch.op, launch.compute));
-        part.kept_shape[0] = launch.kept_shape[0] - first;
-        part.kept = part.kept_shape[0] * inner;
-        return do_launch_reduction(part, stream);
-    }
-
     static Status is_done(cudaError_t error, const char *api, bool *done) noexcept {
         *done = error == cudaSuccess;
         if (error == cudaSuccess) return CUKERN_OK;

@@ -5,7 +5,7 @@
 // through a buffer of kBlock elements, converted on the way in and out. The loops vectorise where packed, but for
 // functions, which the compiler does not vectorise.
 //
-// The build compiles this file once for each element type, whose name CUKERN_TYPE is.
+// The build compiles this file for groups of element types, each with those that CUKERN_EACH_TYPE names.
 
 #include <algorithm>
 #include <cstring>
@@ -149,6 +149,8 @@ RangeFunction range_function(Op op) noexcept {
     return nullptr;
 }
 
-template RangeFunction range_function<CTypeOf<ElementType::CUKERN_TYPE>>(Op) noexcept;
+#define CUKERN_INSTANTIATE(type) template RangeFunction range_function<CTypeOf<ElementType::type>>(Op) noexcept;
+CUKERN_EACH_TYPE(CUKERN_INSTANTIATE)
+#undef CUKERN_INSTANTIATE
 
 }  // namespace cukern::host

@@ -7,11 +7,12 @@
 // strided_kernel
 //   Idea: a thread takes four elements of out, a block's threads apart, and finds their operands' places by
 //   dividing indices through the shape. All loads of an operand are under way before the first is used. Operands
-//   of another type are converted on load and store; the type is uniform over the launch. The conversions are
-//   functions, one of each a file: inlined they would be most of every kernel. Limited by memory while
+//   of another type are converted on load and store; the type is uniform over the launch. All operations of as
+//   many operands share a kernel, of which the conversions are most, as functions; results are of the type that is
+//   computed in, also truths, until they are stored. Limited by memory while
 //   neighbouring threads touch neighbouring elements, else by the number of sectors.
 //
-// The build compiles this file once for each element type, whose name CUKERN_TYPE is.
+// The build compiles this file for groups of element types, each with those that CUKERN_EACH_TYPE names.
 
 #include <algorithm>
 
@@ -115,13 +116,14 @@ __device__ __noinline__ Elements<T, kTurns<T>> load_converted(const void *data, 
     return {};
 }
 
-template <Group group, typename T, typename P>
+template <typename T, int inputs, typename P>
 __device__ Elements<T, kTurns<T>> load_strided(const P &p, const Places<T> &places, int input) {
     const void *const data = p.data[input + 1];
     const ElementType type = p.types[input + 1];
-    if (group == Group::choices && p.op == Op::where && input == 0)
-        return load_converted<T, true>(data, type, places);
-    if constexpr (group == Group::comparisons && may_split<Op::less, T>) {
+    if constexpr (inputs == 3) {
+        if (p.op == Op::where && input == 0) return load_converted<T, true>(data, type, places);
+    }
+    if constexpr (inputs == 2 && may_split<Op::less, T>) {
         if (p.split) {
             Elements<T, kTurns<T>> x;
             for (int k = 0; k < kTurns<T>; ++k)
@@ -133,9 +135,8 @@ __device__ Elements<T, kTurns<T>> load_strided(const P &p, const Places<T> &plac
                                            : load_converted<T, false>(data, type, places);
 }
 
-template <Group group, typename T, int inputs>
+template <typename T, int inputs>
 __global__ void __launch_bounds__(kThreads) strided_kernel(const __grid_constant__ StridedParams<T, inputs> p) {
-    using R = group_result_t<group, T>;
     constexpr int kCount = kTurns<T>;
     const std::uint32_t first = blockIdx.x * kThreads * kCount + threadIdx.x;
     if (first >= p.n) return;
@@ -160,7 +161,7 @@ __global__ void __launch_bounds__(kThreads) strided_kernel(const __grid_constant
 #pragma unroll
     for (int j = 0; j < inputs; ++j) {
         if (!p.immediate[j + 1]) {
-            x[j] = load_strided<group, T>(p, places[j + 1], j);
+            x[j] = load_strided<T, inputs>(p, places[j + 1], j);
         } else {
 #pragma unroll
             for (int k = 0; k < kCount; ++k) x[j].values[k] = p.values[j];
@@ -172,11 +173,11 @@ __global__ void __launch_bounds__(kThreads) strided_kernel(const __grid_constant
         T element[inputs];
 #pragma unroll
         for (int j = 0; j < inputs; ++j) element[j] = x[j].values[0];
-        const R result = apply_in<group, T, inputs>(p.op, element);
-        if (p.types[0] == ElementTypeOf<R>::value)
-            static_cast<R *>(p.data[0])[places[0].at[0]] = result;
+        const T result = apply_any<T, inputs>(p.op, element);
+        if (p.types[0] == ElementTypeOf<T>::value)
+            static_cast<T *>(p.data[0])[places[0].at[0]] = result;
         else
-            store_converted<R>(p.data[0], p.types[0], places[0].at[0], result);
+            store_converted<T>(p.data[0], p.types[0], places[0].at[0], result);
 #pragma unroll
         for (int k = 1; k < kCount; ++k) {
             places[0].at[k - 1] = places[0].at[k];
@@ -250,18 +251,17 @@ inline cudaError_t launch_in_parts(const ElementwiseLaunch &launch, cudaStream_t
     return cudaSuccess;
 }
 
-template <Group group, typename T>
+template <typename T, int inputs>
 cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
-    constexpr int kInputs = arity(group);
     if (launch.count >= kMostElements || launch.ndim > kFewDims)
         return launch_in_parts(launch, stream, launch_elementwise<T>);
-    StridedParams<T, kInputs> p;
+    StridedParams<T, inputs> p;
     p.op = launch.op;
     p.n = static_cast<std::uint32_t>(launch.count);
     p.ndim = launch.ndim;
     p.split = launch.split;
     for (int d = 0; d < launch.ndim; ++d) p.shape[d] = Divider::make(static_cast<std::uint32_t>(launch.shape[d]));
-    for (int j = 0; j <= kInputs; ++j) {
+    for (int j = 0; j <= inputs; ++j) {
         p.data[j] = launch.data[j];
         p.types[j] = launch.types[j];
         p.immediate[j] = launch.immediate[j];
@@ -269,7 +269,7 @@ cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream)
         if (j > 0) p.values[j - 1] = launch.immediate[j] ? value_of<T>(launch, j) : T{};
     }
     const std::int64_t threads = (launch.count + kTurns<T> - 1) / kTurns<T>;
-    return launch_kernel<strided_kernel<group, T, kInputs>>(blocks_for(threads), kThreads, stream, p);
+    return launch_kernel<strided_kernel<T, inputs>>(blocks_for(threads), kThreads, stream, p);
 }
 
 // Of operands that are not all packed.
@@ -277,7 +277,7 @@ template <Group group, typename T>
 cudaError_t launch_group(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
     cudaError_t error = cudaSuccess;
     if (launch_layout<group, T>(launch, stream, &error)) return error;
-    return launch_strided<group, T>(launch, stream);
+    return launch_strided<T, arity(group)>(launch, stream);
 }
 
 template <Op op, typename T>
@@ -317,7 +317,10 @@ cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t str
     return cudaErrorInvalidValue;
 }
 
-template cudaError_t launch_elementwise<CTypeOf<ElementType::CUKERN_TYPE>>(const ElementwiseLaunch &,
-                                                                           cudaStream_t) noexcept;
+#define CUKERN_INSTANTIATE(type)                                                                   \
+    template cudaError_t launch_elementwise<CTypeOf<ElementType::type>>(const ElementwiseLaunch &, \
+                                                                        cudaStream_t) noexcept;
+CUKERN_EACH_TYPE(CUKERN_INSTANTIATE)
+#undef CUKERN_INSTANTIATE
 
 }  // namespace cukern::cuda

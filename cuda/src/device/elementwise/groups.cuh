@@ -102,6 +102,34 @@ __device__ group_result_t<group, T> apply_in(Op op, const T (&x)[inputs]) {
     return {};
 }
 
+template <Op op, int inputs, typename T>
+inline constexpr bool takes = computes_in(op, ElementTypeOf<T>::value) && arity(op) == inputs;
+template <Op op, typename T>
+inline constexpr bool is_called = has_functions<group_of(op, ElementTypeOf<T>::value)>;
+
+// The result of any operation of so many operands, as T, which holds truths and parts too.
+template <typename T, int inputs>
+__device__ T apply_any(Op op, const T (&x)[inputs]) {
+    switch (op) {
+#define CUKERN_CASE(id)                                     \
+    case Op::id:                                            \
+        if constexpr (!takes<Op::id, inputs, T>)            \
+            break;                                          \
+        else if constexpr (!is_called<Op::id, T>)           \
+            return convert<T>(apply<Op::id, T, inputs>(x)); \
+        else if constexpr (inputs == 1)                     \
+            return function_of<Op::id>(x[0]);               \
+        else                                                \
+            return function_of<Op::id>(x[0], x[1]);
+#define CUKERN_OP(id, kind, types, rule, doc) CUKERN_CASE(id)
+#include "cukern/ops.def"
+#undef CUKERN_OP
+        CUKERN_CASE(copy)
+#undef CUKERN_CASE
+    }
+    return {};
+}
+
 template <Group group, typename T>
 using GroupVector = Elements<group_result_t<group, T>, Vector<T>::kSize>;
 

@@ -11,7 +11,7 @@
 // 2 * m * n * k flops; an element is used 128 or 64 times once loaded: limited by the arithmetic units, and
 // before them by reads of shared memory, and by the barrier each kTileK.
 //
-// The build compiles this file once for each element type, whose name CUKERN_TYPE is.
+// The build compiles this file for groups of element types, each with those that CUKERN_EACH_TYPE names.
 
 #include <cstdint>
 
@@ -153,7 +153,10 @@ cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, cudaStream_t stream)
     return cudaGetLastError();
 }
 
-template cudaError_t launch_matmul_tiled<CTypeOf<ElementType::CUKERN_TYPE>>(const MatmulLaunch &,
-                                                                            cudaStream_t) noexcept;
+#define CUKERN_INSTANTIATE(type)                                                               \
+    template cudaError_t launch_matmul_tiled<CTypeOf<ElementType::type>>(const MatmulLaunch &, \
+                                                                         cudaStream_t) noexcept;
+CUKERN_EACH_TYPE(CUKERN_INSTANTIATE)
+#undef CUKERN_INSTANTIATE
 
 }  // namespace cukern::cuda

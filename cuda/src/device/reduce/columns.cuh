@@ -81,7 +81,7 @@ __device__ void join_columns(A (&sums)[size], Loaded<T, size> (&x)[loads], unsig
 template <typename F, int size, typename Store, typename A = typename F::A>
 __device__ void join_tile(const A (&sums)[size], Groups tile, int width_bits, const Store &store) {
     constexpr int kPitch = size > 1 ? size + 1 : 1;  // so that neighbours lie in different banks
-    __shared__ alignas(16) unsigned char memory[kThreads * kPitch * sizeof(A)];
+    __shared__ __align__(16) unsigned char memory[kThreads * kPitch * sizeof(A)];
     auto *const shared = reinterpret_cast<A *>(memory) + static_cast<int>(threadIdx.x - tile.lane()) * kPitch;
     const int results = size << width_bits;
 #pragma unroll

@@ -97,7 +97,7 @@ static_assert(kThreads == 1 << kThreadBits);
 // Joins the values of each group in its first thread. All threads of the block take part.
 template <typename F, typename A = typename F::A>
 __device__ A join_group(A value, Groups groups) {
-    __shared__ alignas(16) unsigned char memory[8 * sizeof(A)];
+    __shared__ __align__(16) unsigned char memory[8 * sizeof(A)];
     auto *shared = reinterpret_cast<A *>(memory);
     for (int by = min(groups.size(), 32) / 2; by > 0; by /= 2) value = F::join(value, shuffled_down(value, by));
     if (groups.size() <= 32) return value;
@@ -111,7 +111,8 @@ __device__ A join_group(A value, Groups groups) {
 }
 
 // The smallest element is the largest of those with their bits flipped: the sign of floats, all of integers, which
-// reverses their order. So one kernel finds both, and the indices of both.
+// reverses their order. So one kernel finds both, and the indices of both; with the sign's bit of integers flipped
+// it finds those of unsigned ones too.
 template <typename F>
 inline constexpr bool flips = gives_index<F>;
 template <typename T>
@@ -119,16 +120,19 @@ inline constexpr bool flips<Reducer<Op::max, T>> = true;
 
 // The bits to flip, for 16 bytes.
 template <typename T>
-Words flipped_bits(Op op) noexcept {
+Words flipped_bits(const ReduceLaunch &launch) noexcept {
     Words words{};
-    if (op != Op::min && op != Op::argmin) return words;
+    const bool least = launch.op == Op::min || launch.op == Op::argmin;
+    const bool other_sign = kind_of(launch.type) == 'u' && std::is_signed_v<T> && std::is_integral_v<T>;
+    if (!least && !other_sign) return words;
     constexpr int kPart = static_cast<int>(sizeof(T)) / (is_complex<T> ? 2 : 1);
     unsigned char bytes[16] = {};
     for (int i = 0; i < 16; ++i) {
         if constexpr (std::is_same_v<T, Bool>)
             bytes[i] = 1;
         else if constexpr (std::is_integral_v<T>)
-            bytes[i] = 0xFF;
+            bytes[i] =
+                static_cast<unsigned char>((least ? 0xFF : 0) ^ (other_sign && i % kPart == kPart - 1 ? 0x80 : 0));
         else
             bytes[i] = i % kPart == kPart - 1 ? 0x80 : 0;
     }
@@ -276,7 +280,7 @@ int parts_for(const ReduceLaunch &launch, std::int64_t wanted, std::int64_t bloc
 template <typename F, typename T, typename R>
 Target<R, typename F::A> make_target(const ReduceLaunch &launch, int parts) noexcept {
     return {static_cast<R *>(launch.out), parts > 1 ? static_cast<typename F::A *>(launch.scratch) : nullptr,
-            parts, finish_of(launch.op, launch.reduced), flipped_bits<T>(launch.op)};
+            parts, finish_of(launch.op, launch.reduced), flipped_bits<T>(launch)};
 }
 
 template <typename F, typename R>

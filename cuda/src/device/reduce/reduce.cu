@@ -1,7 +1,7 @@
 // Reductions on the GPU: which kernel takes a launch. Results depend on the shape, the alignment
 // and on whether there is scratch memory: no atomics, a fixed order of joining.
 //
-// The build compiles this file once for each element type, whose name CUKERN_TYPE is.
+// The build compiles this file for groups of element types, each with those that CUKERN_EACH_TYPE names.
 
 #include "device/reduce/columns.cuh"
 #include "device/reduce/rows.cuh"
@@ -61,7 +61,10 @@ cudaError_t launch_reduction(const ReduceLaunch &launch, bool stored, cudaStream
     }
 }
 
-template cudaError_t launch_reduction<CTypeOf<ElementType::CUKERN_TYPE>>(const ReduceLaunch &, bool,
-                                                                         cudaStream_t) noexcept;
+#define CUKERN_INSTANTIATE(type)                                                                  \
+    template cudaError_t launch_reduction<CTypeOf<ElementType::type>>(const ReduceLaunch &, bool, \
+                                                                      cudaStream_t) noexcept;
+CUKERN_EACH_TYPE(CUKERN_INSTANTIATE)
+#undef CUKERN_INSTANTIATE
 
 }  // namespace cukern::cuda
