@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Runs the tests on the host back-end under the compilers' sanitizers.
 
-    python scripts/sanitizers.py [address] [thread] [--soak SECONDS] [-- pytest's arguments]
+    python scripts/sanitizers.py [address] [thread] [kernels] [--soak SECONDS] [-- pytest's arguments]
 
 address  AddressSanitizer and UndefinedBehaviorSanitizer, over the suite
 thread   ThreadSanitizer, over the tests of threads, streams, memory and of what the pool of threads computes
+kernels  AddressSanitizer and checks of alignment, over the GPU's kernels, which run on the processor (tests/emulation)
 
-Without a name both run, side by side. The extension is built apart for each, in build/sanitizers; the plain Python
+Without a name all run, side by side. The extension is built apart for each, in build/sanitizers; the plain Python
 runs it with the sanitizer's library preloaded. First planted defects must be found, so that a clean run means
 something. Leaks are looked for in reports whose stack passes through the extension: Python itself leaves
 memory behind at exit. Every other report counts, wherever its stack lies, but for tsan_suppressions.txt. After the
@@ -24,13 +25,12 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build/sanitizers"
 LIMIT_S = 1500  # for one run of the tests
-CASES = "8000"  # of random calls, some minutes
 # Not run under any: what looks at the installed package, or at how long something takes.
 LEFT_OUT = "not test_package and not test_import_is_quick"
 
@@ -47,17 +47,21 @@ class Sanitizer:
     errors: str  # a pattern of what begins a report
     files: tuple[str, ...]  # of the tests; none for all
     left_out: str = LEFT_OUT
+    build: dict[str, str] = field(default_factory=dict)  # environment of the build
+    cases: int = 8000  # of random calls, some minutes
 
 
+ADDRESS_OPTIONS = (
+    # Leaks at exit keep the exit status (the two share exitcode), so an error ends the process by a signal.
+    "log_path=LOG:print_suppressions=0:detect_leaks=1:abort_on_error=1:handle_abort=0:allocator_may_return_null=1"
+)
 SANITIZERS = {
     "address": Sanitizer(
         flags="-fsanitize=address,undefined",
         more_flags="-fno-sanitize-recover=undefined",
         libraries=("libasan.so", "libubsan.so", "libstdc++.so"),
         environment={
-            # Leaks at exit keep the exit status (the two share exitcode), so an error ends the process by a signal.
-            "ASAN_OPTIONS": "log_path=LOG:print_suppressions=0:detect_leaks=1:abort_on_error=1:handle_abort=0"
-            ":allocator_may_return_null=1",
+            "ASAN_OPTIONS": ADDRESS_OPTIONS,
             "LSAN_OPTIONS": "log_path=LOG:print_suppressions=0:exitcode=0:max_leaks=0",
             "UBSAN_OPTIONS": "log_path=LOG:print_suppressions=0:print_stacktrace=1:halt_on_error=1:abort_on_error=1",
         },
@@ -89,6 +93,21 @@ SANITIZERS = {
             "test_operands.py",
         ),
     ),
+    "kernels": Sanitizer(
+        flags="-fsanitize=address,alignment",
+        more_flags="-fno-sanitize-recover=alignment",
+        libraries=("libasan.so", "libubsan.so", "libstdc++.so"),
+        environment={
+            "ASAN_OPTIONS": ADDRESS_OPTIONS.replace("detect_leaks=1", "detect_leaks=0"),
+            "UBSAN_OPTIONS": "log_path=LOG:print_suppressions=0:print_stacktrace=1:halt_on_error=1:abort_on_error=1",
+        },
+        defects={"overrun": "heap-buffer-overflow"},
+        errors="ERROR: AddressSanitizer|runtime error:",
+        files=("test_layouts.py", "test_reductions.py", "test_cumulative.py"),
+        left_out=LEFT_OUT + " and not staged",
+        build={"CUKERN_EMULATE_KERNELS": "1"},
+        cases=6000,
+    ),
 }
 
 
@@ -114,6 +133,7 @@ class Runner:
             "CUKERN_STRIP": "0",
             "CUKERN_CXXFLAGS": " ".join([*flags, "-DCUKERN_PLANTED_DEFECTS"]),
             "CUKERN_LDFLAGS": self.sanitizer.flags,
+            **self.sanitizer.build,
         }
         command = [sys.executable, "setup.py", "-q", "build", "--build-base", self.folder, "--build-lib", self.package]
         subprocess.run(command, check=True, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
@@ -212,7 +232,9 @@ class Runner:
         """Run random calls; whether they passed and no problem was reported."""
         folder = self.folder / "soak"
         options = ["--backend", "host", "--processes", "1", "--log", folder]
-        options += ["--seed", "sources", "--to", CASES] if seconds is None else ["--seconds", str(seconds)]
+        options += (
+            ["--seed", "sources", "--to", str(self.sanitizer.cases)] if seconds is None else ["--seconds", str(seconds)]
+        )
         code = self.run(ROOT / "scripts/soak.py", *options)
         problems = self.reports()
         print((self.folder / "output").read_text(errors="replace")[-6000:])
@@ -223,7 +245,7 @@ class Runner:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="name", help="address or thread; both by default")
+    parser.add_argument("names", nargs="*", metavar="name", help="address, thread or kernels; all by default")
     parser.add_argument("--soak", type=float, metavar="SECONDS", help="of random calls of a new seed, after the tests")
     arguments = sys.argv[1:]
     at = arguments.index("--") if "--" in arguments else len(arguments)

@@ -11,14 +11,15 @@
 //   element to its last, neighbours read neighbouring elements. Limited by device memory.
 #include <algorithm>
 
+#include "device/grid.cuh"
 #include "device/kernels.h"
+#include "device/launch_kernel.h"
 #include "device/shuffle.cuh"
 #include "formulas/reducers.cuh"
 
 namespace cukern::cuda {
 namespace {
 
-constexpr int kThreads = 256;
 constexpr int kItems = 4;  // elements of a thread in a tile
 constexpr int kTile = kThreads * kItems;
 constexpr std::int64_t kShortest = 16 * kTile;  // of a part of a line
@@ -92,8 +93,12 @@ struct Joining<Op::prod, T, true> {
     }
 };
 
-struct Lines {
+template <typename T, typename A>
+struct ScanParams {
     const void *in;
+    T *out;
+    const A *before;  // of each part, what comes before it; null: nothing
+    A *totals;        // of each part; null: running results to `out`
     std::int64_t lines;
     std::int64_t length;
     std::int64_t stride;
@@ -111,13 +116,14 @@ __device__ __noinline__ T load_element(const void *data, ElementType type, std::
     return load_as<T>(data, type, index);
 }
 
-template <typename T>
-__device__ T load(const Lines &p, std::int64_t index) {
+template <typename T, typename A>
+__device__ T load(const ScanParams<T, A> &p, std::int64_t index) {
     return p.type == ElementTypeOf<T>::value ? static_cast<const T *>(p.in)[index]
                                              : load_element<T>(p.in, p.type, index);
 }
 
-__device__ std::int64_t begin_of(const Lines &p, std::int64_t line) {
+template <typename P>
+__device__ std::int64_t begin_of(const P &p, std::int64_t line) {
     std::int64_t offset = 0;
     for (int d = p.num_kept - 1; d >= 0; --d) {
         offset += line % p.kept_shape[d] * p.kept_strides[d];
@@ -126,14 +132,15 @@ __device__ std::int64_t begin_of(const Lines &p, std::int64_t line) {
     return offset;
 }
 
-__device__ std::int64_t begin_of_out(const Lines &p, std::int64_t line) {
+template <typename P>
+__device__ std::int64_t begin_of_out(const P &p, std::int64_t line) {
     return line / p.inner * p.inner * p.length + line % p.inner;
 }
 
 // What the threads before this one hold, joined; `total`: what all do.
 template <typename F, typename A = typename F::A>
 __device__ A join_before(A value, A *total) {
-    __shared__ alignas(16) unsigned char memory[kThreads / 32 * sizeof(A)];
+    __shared__ __align__(16) unsigned char memory[kThreads / 32 * sizeof(A)];
     auto *warps = reinterpret_cast<A *>(memory);
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -154,12 +161,11 @@ __device__ A join_before(A value, A *total) {
     return lane > 0 ? F::join(before, own) : before;
 }
 
-// `totals` null: running results to out, each part beginning with `before` of it, if that is given. Else only the
-// total of each part.
 template <Op op, typename T>
-__global__ void __launch_bounds__(kThreads)
-    scan_lines_kernel(const __grid_constant__ Lines p, T *out, const typename Joining<op, T>::A *before,
-                      typename Joining<op, T>::A *totals) {
+using ScanParamsOf = ScanParams<T, typename Joining<op, T>::A>;
+
+template <Op op, typename T>
+__global__ void __launch_bounds__(kThreads) scan_lines_kernel(const __grid_constant__ ScanParamsOf<op, T> p) {
     using F = Joining<op, T>;
     using A = typename F::A;
     const std::int64_t line = blockIdx.x / p.parts;
@@ -167,45 +173,44 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t last = min(first + p.part_length, p.length);
     const std::int64_t from = begin_of(p, line);
     const std::int64_t to = begin_of_out(p, line);
-    A carried = before != nullptr ? before[blockIdx.x] : F::identity();
+    A carried = p.before != nullptr ? p.before[blockIdx.x] : F::identity();
     for (std::int64_t tile = first; tile < last; tile += kTile) {
         const std::int64_t at = tile + threadIdx.x * kItems;
         A own[kItems];
 #pragma unroll
         for (int i = 0; i < kItems; ++i) {
-            own[i] = at + i < last ? F::of(load<T>(p, from + (at + i) * p.stride), at + i) : F::identity();
+            own[i] = at + i < last ? F::of(load(p, from + (at + i) * p.stride), at + i) : F::identity();
             if (i > 0) own[i] = F::join(own[i - 1], own[i]);
         }
         A total;
         const A start = F::join(carried, join_before<F>(own[kItems - 1], &total));
         carried = F::join(carried, total);
-        if (totals != nullptr) continue;
+        if (p.totals != nullptr) continue;
 #pragma unroll
         for (int i = 0; i < kItems; ++i)
-            if (at + i < last) out[to + (at + i) * p.inner] = F::template result<T>(F::join(start, own[i]), {});
+            if (at + i < last) p.out[to + (at + i) * p.inner] = F::template result<T>(F::join(start, own[i]), {});
     }
-    if (totals != nullptr && threadIdx.x == 0) totals[blockIdx.x] = carried;
+    if (p.totals != nullptr && threadIdx.x == 0) p.totals[blockIdx.x] = carried;
 }
 
 // The totals of each line's parts become those of the parts before.
 template <Op op, typename T>
-__global__ void __launch_bounds__(kThreads)
-    scan_totals_kernel(typename Joining<op, T>::A *totals, std::int64_t parts) {
+__global__ void __launch_bounds__(kThreads) scan_totals_kernel(const __grid_constant__ ScanParamsOf<op, T> p) {
     using F = Joining<op, T>;
     using A = typename F::A;
-    A *const own = totals + blockIdx.x * parts;
+    A *const own = p.totals + blockIdx.x * p.parts;
     A carried = F::identity();
-    for (std::int64_t tile = 0; tile < parts; tile += kThreads) {
+    for (std::int64_t tile = 0; tile < p.parts; tile += kThreads) {
         const std::int64_t at = tile + threadIdx.x;
         A total;
-        const A before = join_before<F>(at < parts ? own[at] : F::identity(), &total);
-        if (at < parts) own[at] = F::join(carried, before);
+        const A before = join_before<F>(at < p.parts ? own[at] : F::identity(), &total);
+        if (at < p.parts) own[at] = F::join(carried, before);
         carried = F::join(carried, total);
     }
 }
 
 template <Op op, typename T>
-__global__ void __launch_bounds__(kThreads) scan_columns_kernel(const __grid_constant__ Lines p, T *out) {
+__global__ void __launch_bounds__(kThreads) scan_columns_kernel(const __grid_constant__ ScanParamsOf<op, T> p) {
     using F = Joining<op, T>;
     const std::int64_t line = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     if (line >= p.lines) return;
@@ -213,14 +218,16 @@ __global__ void __launch_bounds__(kThreads) scan_columns_kernel(const __grid_con
     const std::int64_t to = begin_of_out(p, line);
     typename F::A running = F::identity();
     for (std::int64_t i = 0; i < p.length; ++i) {
-        running = F::join(running, F::of(load<T>(p, from + i * p.stride), i));
-        out[to + i * p.inner] = F::template result<T>(running, {});
+        running = F::join(running, F::of(load(p, from + i * p.stride), i));
+        p.out[to + i * p.inner] = F::template result<T>(running, {});
     }
 }
 
-Lines lines_of(const ScanLaunch &launch) noexcept {
-    Lines p{};
+template <Op op, typename T>
+ScanParamsOf<op, T> params_of(const ScanLaunch &launch) noexcept {
+    ScanParamsOf<op, T> p{};
     p.in = launch.in;
+    p.out = static_cast<T *>(launch.out);
     p.lines = launch.lines;
     p.length = launch.length;
     p.stride = launch.stride;
@@ -237,13 +244,11 @@ Lines lines_of(const ScanLaunch &launch) noexcept {
 template <Op op, typename T>
 cudaError_t launch_lines(const ScanLaunch &launch, cudaStream_t stream) noexcept {
     using A = typename Joining<op, T>::A;
-    Lines p = lines_of(launch);
-    auto *out = static_cast<T *>(launch.out);
+    ScanParamsOf<op, T> p = params_of<op, T>(launch);
     const bool beside = launch.inner > 1 || launch.length < kTile / 4;
     if (launch.lines >= kManyLines && beside) {
         const auto blocks = static_cast<unsigned>((launch.lines + kThreads - 1) / kThreads);
-        scan_columns_kernel<op, T><<<blocks, kThreads, 0, stream>>>(p, out);
-        return cudaPeekAtLastError();
+        return launch_kernel<scan_columns_kernel<op, T>>(blocks, kThreads, stream, p);
     }
     const std::int64_t most =
         std::min(kMostParts, launch.scratch_bytes / static_cast<std::int64_t>(sizeof(A))) / launch.lines;
@@ -253,13 +258,17 @@ cudaError_t launch_lines(const ScanLaunch &launch, cudaStream_t stream) noexcept
         p.parts = (launch.length + p.part_length - 1) / p.part_length;
     }
     const auto blocks = static_cast<unsigned>(launch.lines * p.parts);
-    auto *totals = static_cast<A *>(launch.scratch);
     if (p.parts > 1) {
-        scan_lines_kernel<op, T><<<blocks, kThreads, 0, stream>>>(p, nullptr, nullptr, totals);
-        scan_totals_kernel<op, T><<<static_cast<unsigned>(launch.lines), kThreads, 0, stream>>>(totals, p.parts);
+        p.totals = static_cast<A *>(launch.scratch);
+        cudaError_t error = launch_kernel<scan_lines_kernel<op, T>>(blocks, kThreads, stream, p);
+        if (error != cudaSuccess) return error;
+        const auto lines = static_cast<unsigned>(launch.lines);
+        error = launch_kernel<scan_totals_kernel<op, T>>(lines, kThreads, stream, p);
+        if (error != cudaSuccess) return error;
+        p.before = p.totals;
+        p.totals = nullptr;
     }
-    scan_lines_kernel<op, T><<<blocks, kThreads, 0, stream>>>(p, out, p.parts > 1 ? totals : nullptr, nullptr);
-    return cudaPeekAtLastError();
+    return launch_kernel<scan_lines_kernel<op, T>>(blocks, kThreads, stream, p);
 }
 
 }  // namespace
