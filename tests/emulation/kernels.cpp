@@ -9,7 +9,9 @@
 namespace cukern::host {
 namespace {
 
-constexpr std::size_t kScratchBytes = 4 << 20;
+constexpr std::size_t kScanScratch = 4 << 20;
+// So that small arrays take the ways of huge ones, a third of all reductions is in pieces.
+constexpr cuda::ReduceLimits kSmall{3001, 1 << 14};
 
 void check(cudaError_t error) noexcept {
     if (error == cudaSuccess) return;
@@ -17,12 +19,12 @@ void check(cudaError_t error) noexcept {
     std::abort();
 }
 
-// Memory for partial results, which the host back-end is not given.
-template <typename Launch>
-void run_with_scratch(Launch launch, cudaError_t (*run)(const Launch &, cudaStream_t) noexcept) noexcept {
-    launch.scratch = std::malloc(kScratchBytes);
-    launch.scratch_bytes = kScratchBytes;
-    check(run(launch, nullptr));
+// A launch with memory for partial results, which the host back-end is not given.
+template <typename Launch, typename Run>
+void run_with_scratch(Launch launch, std::size_t bytes, Run run) noexcept {
+    launch.scratch = std::malloc(bytes);
+    launch.scratch_bytes = static_cast<std::int64_t>(bytes);
+    check(run(launch));
     std::free(launch.scratch);
 }
 
@@ -31,7 +33,14 @@ void run_with_scratch(Launch launch, cudaError_t (*run)(const Launch &, cudaStre
 void run_elementwise(const ElementwiseLaunch &launch) noexcept {
     check(cuda::launch_elementwise(launch, nullptr));
 }
-void run_reduction(const ReduceLaunch &launch) noexcept { run_with_scratch(launch, cuda::launch_reduction); }
-void run_scan(const ScanLaunch &launch) noexcept { run_with_scratch(launch, cuda::launch_scan); }
+void run_reduction(const ReduceLaunch &launch) noexcept {
+    const cuda::ReduceLimits limits = launch.reduced % 3 == 0 ? kSmall : cuda::ReduceLimits{};
+    run_with_scratch(launch, static_cast<std::size_t>(cuda::reduction_scratch(launch, limits)),
+                     [&](const ReduceLaunch &with) { return cuda::launch_reduction(with, nullptr, limits); });
+}
+void run_scan(const ScanLaunch &launch) noexcept {
+    run_with_scratch(launch, kScanScratch,
+                     [](const ScanLaunch &with) { return cuda::launch_scan(with, nullptr); });
+}
 
 }  // namespace cukern::host

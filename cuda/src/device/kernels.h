@@ -36,13 +36,32 @@ constexpr bool has_stored_kernel(Op op, ElementType type) {
     return stored_type(op, type) == type && (type != ElementType::bool_ || op != Op::max);
 }
 
-// Whether the kernels of the stored type serve a reduction; else those that convert to what it computes in.
-bool reduces_as_stored(const ReduceLaunch &launch) noexcept;
+// Whether results are float32, as 16-bit floats are added up, and not rounded to the type of elements.
+constexpr bool returns_wide(const ReduceLaunch &launch) {
+    return (launch.op == Op::sum || launch.op == Op::prod || launch.op == Op::mean) &&
+           kind_of(launch.type) == 'f' && size_of(launch.type) == 2 && launch.compute == ElementType::float32;
+}
+
+// What is reduced at once.
+struct ReduceLimits {
+    // Elements of a result: indices are 32 bits wide, also beyond the end by what all blocks that share a row
+    // take.
+    std::int64_t reduced = (std::int64_t{1} << 31) - (1 << 22);
+    std::int64_t converted_bytes = 16 << 20;  // of elements, which then are read from the L2 cache
+};
+
+// Whether the kernels load what is stored, and all at once; else elements are converted first, or taken in pieces.
+bool reduces_as_stored(const ReduceLaunch &launch, const ReduceLimits &limits) noexcept;
 // Whether the packed dimension is reduced, of what they serve; else it is kept.
 bool reduces_along_rows(const ReduceLaunch &launch) noexcept;
 template <typename T>
-cudaError_t launch_reduction(const ReduceLaunch &launch, bool stored, cudaStream_t stream) noexcept;
-cudaError_t launch_reduction(const ReduceLaunch &launch, cudaStream_t stream) noexcept;
+cudaError_t launch_stored_reduction(const ReduceLaunch &launch, cudaStream_t stream) noexcept;
+cudaError_t launch_stored_reduction(const ReduceLaunch &launch, cudaStream_t stream) noexcept;
+cudaError_t launch_in_pieces(const ReduceLaunch &launch, const ReduceLimits &limits, cudaStream_t stream) noexcept;
+// The scratch memory that a reduction takes, in bytes. In pieces it needs it, else it may be without.
+std::int64_t reduction_scratch(const ReduceLaunch &launch, const ReduceLimits &limits = {}) noexcept;
+cudaError_t launch_reduction(const ReduceLaunch &launch, cudaStream_t stream,
+                             const ReduceLimits &limits = {}) noexcept;
 
 cudaError_t launch_scan(const ScanLaunch &launch, cudaStream_t stream) noexcept;
 

@@ -233,6 +233,10 @@ protected:
         return check(cuda::launch_elementwise(launch, native(stream)), "cudaLaunchKernel");
     }
 
+    std::int64_t reduction_scratch(const ReduceLaunch &launch) const noexcept override {
+        return cuda::reduction_scratch(launch);
+    }
+
     Status do_launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept override {
         return check(cuda::launch_reduction(launch, native(stream)), "cudaLaunchKernel");
     }

@@ -42,6 +42,7 @@ struct Reducer;
 struct Finish {
     std::int64_t divisor = 0;  // of a mean: the number of elements; 0: of a sum
     bool all = false;          // whether all elements are nonzero, instead of any
+    bool wide = false;         // results are of the type that 16-bit floats are added up in
 };
 
 template <typename T>
@@ -215,7 +216,9 @@ constexpr bool reduces_in(Op op, ElementType type) {
 }
 
 // Of the elements of one result.
-constexpr Finish finish_of(Op op, std::int64_t elements) { return {op == Op::mean ? elements : 0, op == Op::all}; }
+constexpr Finish finish_of(Op op, std::int64_t elements, bool wide = false) {
+    return {op == Op::mean ? elements : 0, op == Op::all, wide};
+}
 
 // What a reduction returns that computes in a type, as it is stored.
 template <Op op, typename T>

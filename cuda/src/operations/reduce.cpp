@@ -11,8 +11,6 @@
 namespace cukern {
 namespace {
 
-constexpr std::int64_t kScratchBytes = 4 << 20;
-
 bool gives_index(Op op) noexcept { return info(op).rule == ResultRule::index; }
 
 // Merges neighbours without changing their order, by which elements are counted.
@@ -118,9 +116,13 @@ bool begins_at_a_part(const TensorView &view) noexcept {
 }
 
 // Sums and products of integers are computed in 64 bits; what is asked for is the same without the upper ones, or
-// as another sign has it.
+// as another sign has it. So are sums of shorter integers and bool of which floats that hold them are asked for.
 ElementType widened(const ReduceCall &call) noexcept {
     const ElementType input = call.inputs[0]->type;
+    const bool is_short = (is_integer(input) && size_of(input) < 8) || kind_of(input) == 'b';
+    const bool holds = promote(input, call.compute) == call.compute &&
+                       (call.compute != ElementType::bfloat16 || size_of(input) == 1);
+    if (call.op == Op::sum && is_short && holds) return compute_type(call.op, input, input);
     if ((call.op != Op::sum && call.op != Op::prod) || !is_integer(call.compute)) return call.compute;
     if (is_integer(input) || kind_of(input) == 'b') return compute_type(call.op, input, input);
     return kind_of(call.compute) == 'u' ? ElementType::uint64 : ElementType::int64;
@@ -189,10 +191,10 @@ Status run(Context &context, const ReduceCall &asked, const StreamRef &stream) n
         launch.out = packed.data();
     }
     ScratchBuffer scratch;
-    if (context.runtime.backend() == Backend::cuda && launch.reduced > 1024) {
-        CUKERN_TRY(scratch.acquire(context, kScratchBytes, stream));
+    if (const std::int64_t bytes = context.runtime.reduction_scratch(launch); bytes > 0) {
+        CUKERN_TRY(scratch.acquire(context, static_cast<std::size_t>(bytes), stream));
         launch.scratch = scratch.data();
-        launch.scratch_bytes = kScratchBytes;
+        launch.scratch_bytes = bytes;
     }
     CUKERN_TRY(context.runtime.launch_reduction(launch, stream.handle));
     if (direct) return CUKERN_OK;

@@ -78,6 +78,8 @@ public:
     virtual Status event_elapsed(Event begin, Event end, float *milliseconds) noexcept = 0;
 
     Status launch_elementwise(const ElementwiseLaunch &launch, Stream stream) noexcept;
+    // The scratch memory that a reduction takes, in bytes.
+    virtual std::int64_t reduction_scratch(const ReduceLaunch &launch) const noexcept = 0;
     Status launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept;
     Status launch_scan(const ScanLaunch &launch, Stream stream) noexcept;
     Status launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept;

@@ -6,8 +6,6 @@ namespace cukern::cuda {
 
 namespace {
 
-// Indices are 32 bits wide, also beyond the end by what all blocks that share a row take at once.
-constexpr std::int64_t kMostElements = (std::int64_t{1} << 31) - (1 << 22);
 constexpr std::int64_t kShortSegment = 128;  // bytes, of several that a group takes one after the other
 
 }  // namespace
@@ -18,8 +16,9 @@ bool reduces_along_rows(const ReduceLaunch &launch) noexcept {
            (last == 0 || launch.reduced_shape[last] * size_of(launch.type) >= kShortSegment);
 }
 
-bool reduces_as_stored(const ReduceLaunch &launch) noexcept {
-    if (launch.reduced >= kMostElements) return false;
+bool reduces_as_stored(const ReduceLaunch &launch, const ReduceLimits &limits) noexcept {
+    if (launch.reduced > limits.reduced) return false;
+    if (returns_wide(launch)) return true;
     if (launch.compute != compute_type(launch.op, launch.type, launch.type)) return false;
     // A mean of integers is of their sum, which is exact while it fits into 64 bits.
     return launch.op != Op::mean || launch.compute == launch.type || size_of(launch.type) < 8;

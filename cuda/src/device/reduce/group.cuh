@@ -241,6 +241,12 @@ struct Target {
     }
     template <typename F>
     __device__ void store_final(std::int64_t result, A value) const {
+        if constexpr (sizeof(R) == 2 && std::is_same_v<A, float>) {
+            if (finish.wide) {
+                reinterpret_cast<float *>(out)[result] = F::template result<float>(value, finish);
+                return;
+            }
+        }
         const R found = F::template result<R>(value, finish);
         if constexpr (gives_index<F>)
             out[result] = found;
@@ -249,14 +255,32 @@ struct Target {
     }
 };
 
-template <typename R, typename A>
+// The partial result of a piece, whose index counts from the first piece on.
+template <typename F>
+struct OfPieces {
+    using A = typename F::A;
+    __device__ static A of(const A &value, std::int64_t) { return value; }
+};
+template <typename T, bool finds_max>
+struct OfPieces<IndexReducer<T, finds_max, std::int32_t>> {
+    using A = typename IndexReducer<T, finds_max, std::int64_t>::A;
+    __device__ static A of(const typename IndexReducer<T, finds_max, std::int32_t>::A &value, std::int64_t first) {
+        return {value.value, first + value.index};
+    }
+};
+
+template <typename R, typename F>
 struct CombineParams {
-    Target<R, A> target;
+    Target<R, typename F::A> target;
     std::int64_t results;
+    typename OfPieces<F>::A *joined;  // null: results are finished
+    std::int64_t slots;
+    std::int64_t slot;
+    std::int64_t first_index;
 };
 
 template <typename F, typename R>
-__global__ void __launch_bounds__(kThreads) combine_kernel(const CombineParams<R, typename F::A> p) {
+__global__ void __launch_bounds__(kThreads) combine_kernel(const CombineParams<R, F> p) {
     const std::int64_t result = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     typename F::A value = F::identity();
@@ -264,7 +288,11 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const CombineParams<R
         for (int part = lane; part < p.target.parts; part += 32)
             value = F::join(value, p.target.partial[result * p.target.parts + part]);
     value = join_group<F>(value, Groups{5});
-    if (lane == 0 && result < p.results) p.target.template store_final<F>(result, value);
+    if (lane != 0 || result >= p.results) return;
+    if (p.joined != nullptr)
+        p.joined[result * p.slots + p.slot] = OfPieces<F>::of(value, p.first_index);
+    else
+        p.target.template store_final<F>(result, value);
 }
 
 // How many blocks share a result, so that there are enough of them and each has work; as much as scratch memory
@@ -279,16 +307,30 @@ int parts_for(const ReduceLaunch &launch, std::int64_t wanted, std::int64_t bloc
 // `T`: of the elements.
 template <typename F, typename T, typename R>
 Target<R, typename F::A> make_target(const ReduceLaunch &launch, int parts) noexcept {
-    return {static_cast<R *>(launch.out), parts > 1 ? static_cast<typename F::A *>(launch.scratch) : nullptr,
-            parts, finish_of(launch.op, launch.reduced), flipped_bits<T>(launch)};
+    const bool partial = parts > 1 || launch.slots > 0;
+    return {static_cast<R *>(launch.out), partial ? static_cast<typename F::A *>(launch.scratch) : nullptr, parts,
+            finish_of(launch.op, launch.reduced, returns_wide(launch)), flipped_bits<T>(launch)};
 }
 
 template <typename F, typename R>
 cudaError_t combine(const ReduceLaunch &launch, const Target<R, typename F::A> &target,
                     cudaStream_t stream) noexcept {
-    if (target.parts == 1) return cudaSuccess;
-    CombineParams<R, typename F::A> p{target, launch.kept};
+    if (target.partial == nullptr) return cudaSuccess;
+    using A = typename OfPieces<F>::A;
+    CombineParams<R, F> p{target,       launch.kept, static_cast<A *>(launch.joined),
+                          launch.slots, launch.slot, launch.first_index};
     return launch_kernel<combine_kernel<F, R>>(blocks_for(launch.kept * 32), kThreads, stream, p);
+}
+
+// Results from the partial ones of pieces; `Long`: F with indices of 64 bits.
+template <typename F, typename Long, typename T, typename R>
+cudaError_t join_pieces(const ReduceLaunch &launch, cudaStream_t stream) noexcept {
+    static_assert(std::is_same_v<typename Long::A, typename OfPieces<F>::A>);
+    CombineParams<R, Long> p{};
+    p.target = make_target<Long, T, R>(launch, static_cast<int>(launch.slots));
+    p.target.partial = static_cast<typename Long::A *>(launch.joined);
+    p.results = launch.kept;
+    return launch_kernel<combine_kernel<Long, R>>(blocks_for(launch.kept * 32), kThreads, stream, p);
 }
 
 }  // namespace cukern::cuda

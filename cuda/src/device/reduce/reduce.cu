@@ -5,7 +5,6 @@
 
 #include "device/reduce/columns.cuh"
 #include "device/reduce/rows.cuh"
-#include "device/reduce/strided.cuh"
 
 namespace cukern::cuda {
 
@@ -31,39 +30,28 @@ cudaError_t launch_stored(const ReduceLaunch &launch, cudaStream_t stream) noexc
         using F = ShortReducer<op, T>;
         constexpr bool kWidens = (op == Op::sum || op == Op::prod) && (is_integer(kType) || kind_of(kType) == 'b');
         using R = reduced_t<op, std::conditional_t<kWidens, accumulator_t<T>, T>>;
+        if (launch.slots > 0 && launch.slot == launch.slots)
+            return join_pieces<F, Reducer<op, T>, T, R>(launch, stream);
         return reduces_along_rows(launch) ? launch_rows<F, T, R>(launch, stream)
                                           : launch_columns<F, T, R>(launch, stream);
     }
 }
 
-template <Op op, typename C>
-cudaError_t launch_converted(const ReduceLaunch &launch, cudaStream_t stream) noexcept {
-    if constexpr (!reduces_in(op, ElementTypeOf<C>::value))
-        return cudaErrorInvalidValue;
-    else
-        return launch_strided_reduction<Reducer<op, C>, C, reduced_t<op, C>>(launch, stream);
-}
-
-template <Op op, typename T>
-cudaError_t launch_reduction_op(const ReduceLaunch &launch, bool stored, cudaStream_t stream) noexcept {
-    return stored ? launch_stored<op, T>(launch, stream) : launch_converted<op, T>(launch, stream);
-}
-
 template <typename T>
-cudaError_t launch_reduction(const ReduceLaunch &launch, bool stored, cudaStream_t stream) noexcept {
+cudaError_t launch_stored_reduction(const ReduceLaunch &launch, cudaStream_t stream) noexcept {
     switch (kernel_of(launch.op)) {
-        case Op::sum: return launch_reduction_op<Op::sum, T>(launch, stored, stream);
-        case Op::prod: return launch_reduction_op<Op::prod, T>(launch, stored, stream);
-        case Op::max: return launch_reduction_op<Op::max, T>(launch, stored, stream);
-        case Op::argmax: return launch_reduction_op<Op::argmax, T>(launch, stored, stream);
-        case Op::any: return launch_reduction_op<Op::any, T>(launch, stored, stream);
+        case Op::sum: return launch_stored<Op::sum, T>(launch, stream);
+        case Op::prod: return launch_stored<Op::prod, T>(launch, stream);
+        case Op::max: return launch_stored<Op::max, T>(launch, stream);
+        case Op::argmax: return launch_stored<Op::argmax, T>(launch, stream);
+        case Op::any: return launch_stored<Op::any, T>(launch, stream);
         default: return cudaErrorInvalidValue;
     }
 }
 
-#define CUKERN_INSTANTIATE(type)                                                                  \
-    template cudaError_t launch_reduction<CTypeOf<ElementType::type>>(const ReduceLaunch &, bool, \
-                                                                      cudaStream_t) noexcept;
+#define CUKERN_INSTANTIATE(type)                                                                   \
+    template cudaError_t launch_stored_reduction<CTypeOf<ElementType::type>>(const ReduceLaunch &, \
+                                                                             cudaStream_t) noexcept;
 CUKERN_EACH_TYPE(CUKERN_INSTANTIATE)
 #undef CUKERN_INSTANTIATE
 

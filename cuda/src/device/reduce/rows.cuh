@@ -296,8 +296,9 @@ cudaError_t launch_rows(const ReduceLaunch &launch, cudaStream_t stream) noexcep
         p.groups.bits = bits_from(vectors);
         p.target = make_target<F, T, R>(launch, 1);
         const std::int64_t rows = (kThreads >> p.groups.bits) * kInFlight;
-        return launch_kernel<short_rows_kernel<F, T, R>>(static_cast<unsigned>((launch.kept + rows - 1) / rows),
-                                                         kThreads, stream, p);
+        const cudaError_t error = launch_kernel<short_rows_kernel<F, T, R>>(
+            static_cast<unsigned>((launch.kept + rows - 1) / rows), kThreads, stream, p);
+        return error != cudaSuccess ? error : combine<F, R>(launch, p.target, stream);
     }
     constexpr std::int64_t kThreadVectors = gives_index<F> ? 32 : 16;
     p.groups.bits =
