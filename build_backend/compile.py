@@ -83,7 +83,7 @@ def cuda_sources(with_cuda: bool) -> list[Path]:
         paths += [*device.rglob("*.cpp"), *device.rglob("*.cu")]
     elif emulates_kernels():
         paths = [path for path in paths if path.parent != source / "host" or path.name not in REPLACED]
-        paths += [path for folder in EMULATED for path in (device / folder).iterdir() if path.suffix != ".cuh"]
+        paths += [path for folder in EMULATED for path in (device / folder).iterdir() if path.suffix in (".cpp", ".cu")]
         paths += [device / "launch_by_type.cpp", *EMULATION.glob("*.cpp")]
     # The slowest to compile go first, so that no core waits for one of them at the end.
     return sorted(paths, key=lambda path: (path.suffix != ".cu", "matmul" not in path.parts, str(path)))

@@ -38,6 +38,7 @@ int lane() noexcept;
 }  // namespace emulation
 
 #define __global__
+#define __host__
 #define __device__
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))

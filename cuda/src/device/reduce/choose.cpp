@@ -1,14 +1,9 @@
 // Which kernels a reduction takes.
 #include "device/kernels.h"
+#include "device/reduce/tuning.h"
 #include "formulas/reducers.cuh"
 
 namespace cukern::cuda {
-
-namespace {
-
-constexpr std::int64_t kShortSegment = 128;  // bytes, of several that a group takes one after the other
-
-}  // namespace
 
 bool reduces_along_rows(const ReduceLaunch &launch) noexcept {
     const int last = launch.num_reduced - 1;

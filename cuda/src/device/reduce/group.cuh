@@ -7,47 +7,14 @@
 
 #include <algorithm>
 
-#include "device/grid.cuh"
 #include "device/kernels.h"
 #include "device/launch_kernel.h"
+#include "device/reduce/plan.h"
 #include "device/shuffle.cuh"
 #include "device/vector.cuh"
 #include "formulas/reducers.cuh"
 
 namespace cukern::cuda {
-
-constexpr int kInFlight = 4;  // loads of a thread before the first is used
-
-// So many loads of vectors, but fewer of short elements, of which each makes the code of a kernel longer by 8 or
-// 16: as fast on an H200, and faster where a thread has the columns of a vector.
-template <typename T>
-constexpr int loads_of(int loads) {
-    return sizeof(T) < 4 ? kInFlight : loads;
-}
-
-// Some dimensions of a launch, from the slowest to the fastest: fewer than 2**31 places.
-struct Dimensions {
-    int ndim = 0;
-    Divider shape[kMaxReduceDims];
-    std::int64_t strides[kMaxReduceDims];
-
-    void add(std::int64_t length, std::int64_t stride) noexcept {
-        shape[ndim] = Divider::make(static_cast<std::uint32_t>(length));
-        strides[ndim++] = stride;
-    }
-    // Where the element lies that comes at `index`, counted in C order.
-    __device__ std::int64_t offset_at(std::uint32_t index) const {
-        if (ndim <= 1) return ndim == 0 ? 0 : index * strides[0];
-        std::int64_t offset = 0;
-#pragma unroll 1
-        for (int d = ndim - 1; d > 0; --d) {
-            std::uint32_t at;
-            index = shape[d].divide(index, &at);
-            offset += at * strides[d];
-        }
-        return offset + index * strides[0];
-    }
-};
 
 template <typename F, typename = void>
 inline constexpr bool gives_index = false;
@@ -72,27 +39,6 @@ __device__ A join_pairs(A (&values)[loads]) {
         for (int j = 0; j + by < loads; j += 2 * by) values[j] = join_later<F>(values[j], values[j + by]);
     return values[0];
 }
-
-// The threads of a block in groups of 2**bits that follow each other: no divisions, which took short reductions as
-// long as their loads.
-struct Groups {
-    int bits;
-
-    CUKERN_HD int size() const { return 1 << bits; }
-    CUKERN_HD int count() const { return kThreads >> bits; }
-    __device__ int index() const { return static_cast<int>(threadIdx.x) >> bits; }
-    __device__ int lane() const { return static_cast<int>(threadIdx.x) & (size() - 1); }
-};
-
-// The exponent of the first power of two from n on.
-inline int bits_from(std::int64_t n) noexcept {
-    int bits = 0;
-    while ((std::int64_t{1} << bits) < n) ++bits;
-    return bits;
-}
-
-constexpr int kThreadBits = 8;
-static_assert(kThreads == 1 << kThreadBits);
 
 // Joins the values of each group in its first thread. All threads of the block take part.
 template <typename F, typename A = typename F::A>
@@ -295,13 +241,9 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const CombineParams<R
         p.target.template store_final<F>(result, value);
 }
 
-// How many blocks share a result, so that there are enough of them and each has work; as much as scratch memory
-// holds.
-template <typename A>
-int parts_for(const ReduceLaunch &launch, std::int64_t wanted, std::int64_t blocks, std::int64_t most) noexcept {
-    if (launch.scratch == nullptr) return 1;
-    const auto fit = launch.scratch_bytes / static_cast<std::int64_t>(sizeof(A)) / launch.kept;
-    return static_cast<int>(std::max<std::int64_t>(1, std::min({wanted / blocks, most, fit})));
+template <typename F, typename T>
+constexpr ReduceTraits traits_of() {
+    return {sizeof(T), Vector<T>::kSize, sizeof(typename F::A), gives_index<F>};
 }
 
 // `T`: of the elements.

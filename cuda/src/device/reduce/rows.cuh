@@ -17,28 +17,12 @@
 
 namespace cukern::cuda {
 
-// Blocks that share the rows, for each of 132 multiprocessors 4: the fastest on an H200.
-constexpr std::int64_t kRowBlocks = 528;
-constexpr std::int64_t kFullThreads = kRowBlocks * kThreads;
-constexpr int kRowSums = 2;  // running results of a thread along a row
-
-// Loads of a thread along a row. Of rows that blocks share a thread has many more to do, as many as registers hold
-// beside an index.
 template <typename F, typename T, bool split>
-inline constexpr int kRowLoads = split ? loads_of<T>(gives_index<F> ? 12 : 16) : kInFlight;
-
-constexpr int kLeastRowBits = 3;
+inline constexpr int kRowLoads = row_loads(sizeof(T), gives_index<F>, split);
 
 template <typename T, typename R, typename A>
-struct RowsParams {
+struct RowsParams : RowsPlan {
     const T *in;
-    Dimensions kept;
-    Dimensions segments;  // the reduced dimensions but for the packed one
-    int num_segments;
-    int share;  // of the segments, that a group takes
-    unsigned rows;
-    int n;          // elements of a segment
-    Groups groups;  // one a row
     Target<R, A> target;
 };
 
@@ -265,61 +249,17 @@ __global__ void __launch_bounds__(kThreads)
     }
 }
 
-// Whether all rows and their segments begin at a vector.
-template <typename T>
-bool begin_at_vectors(const ReduceLaunch &launch) noexcept {
-    const auto whole = [](std::int64_t elements) {
-        return elements * static_cast<std::int64_t>(sizeof(T)) % 16 == 0;
-    };
-    if (reinterpret_cast<std::uintptr_t>(launch.in) % 16 != 0) return false;
-    for (int d = 0; d < launch.num_kept; ++d)
-        if (!whole(launch.kept_strides[d])) return false;
-    for (int d = 0; d + 1 < launch.num_reduced; ++d)
-        if (!whole(launch.reduced_strides[d])) return false;
-    return true;
-}
-
 template <typename F, typename T, typename R>
 cudaError_t launch_rows(const ReduceLaunch &launch, cudaStream_t stream) noexcept {
     RowsParams<T, R, typename F::A> p;
-    const int last = launch.num_reduced - 1;
+    const ReduceGrid grid = plan_rows(launch, traits_of<F, T>(), &p);
     p.in = static_cast<const T *>(launch.in);
-    for (int d = 0; d < launch.num_kept; ++d) p.kept.add(launch.kept_shape[d], launch.kept_strides[d]);
-    for (int d = 0; d < last; ++d) p.segments.add(launch.reduced_shape[d], launch.reduced_strides[d]);
-    p.num_segments = p.share = static_cast<int>(launch.reduced / launch.reduced_shape[last]);
-    p.rows = static_cast<unsigned>(launch.kept);
-    p.n = static_cast<int>(launch.reduced_shape[last]);
-    // A row that is not aligned touches one vector more.
-    const std::int64_t vectors =
-        (std::int64_t{p.n} + Vector<T>::kSize - 1) / Vector<T>::kSize + (begin_at_vectors<T>(launch) ? 0 : 1);
-    if (vectors <= 32 && p.rows > 1 && p.num_segments == 1) {
-        p.groups.bits = bits_from(vectors);
-        p.target = make_target<F, T, R>(launch, 1);
-        const std::int64_t rows = (kThreads >> p.groups.bits) * kInFlight;
-        const cudaError_t error = launch_kernel<short_rows_kernel<F, T, R>>(
-            static_cast<unsigned>((launch.kept + rows - 1) / rows), kThreads, stream, p);
-        return error != cudaSuccess ? error : combine<F, R>(launch, p.target, stream);
-    }
-    constexpr std::int64_t kThreadVectors = gives_index<F> ? 32 : 16;
-    p.groups.bits =
-        std::clamp(bits_from((vectors + kThreadVectors - 1) / kThreadVectors), kLeastRowBits, kThreadBits);
-    // Few rows: wider groups, as long as each thread has its loads in flight.
-    while (p.groups.bits < kThreadBits && launch.kept << p.groups.bits < kFullThreads &&
-           vectors >> p.groups.bits > kInFlight)
-        ++p.groups.bits;
-    const std::int64_t rows = kThreads >> p.groups.bits;
-    const std::int64_t blocks = (launch.kept + rows - 1) / rows;
-    const bool has_segments = p.num_segments > 1;
-    const std::int64_t most =
-        has_segments ? p.num_segments / kInFlight : vectors / (kThreads * kRowLoads<F, T, true>);
-    p.target = make_target<F, T, R>(launch, parts_for<typename F::A>(launch, kRowBlocks, blocks, most));
-    p.share = (p.num_segments + p.target.parts - 1) / p.target.parts;
-    const auto all = static_cast<unsigned>(blocks * p.target.parts);
-    const cudaError_t error = p.target.parts > 1 && !has_segments
-                                  ? launch_kernel<rows_kernel<F, T, R, true>>(all, kThreads, stream, p)
-                                  : launch_kernel<rows_kernel<F, T, R, false>>(all, kThreads, stream, p);
-    if (error != cudaSuccess) return error;
-    return combine<F, R>(launch, p.target, stream);
+    p.target = make_target<F, T, R>(launch, grid.parts);
+    const cudaError_t error =
+        grid.is_short ? launch_kernel<short_rows_kernel<F, T, R>>(grid.blocks, kThreads, stream, p)
+        : grid.split  ? launch_kernel<rows_kernel<F, T, R, true>>(grid.blocks, kThreads, stream, p)
+                      : launch_kernel<rows_kernel<F, T, R, false>>(grid.blocks, kThreads, stream, p);
+    return error != cudaSuccess ? error : combine<F, R>(launch, p.target, stream);
 }
 
 }  // namespace cukern::cuda

@@ -1,0 +1,191 @@
+#include "device/reduce/plan.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace cukern::cuda {
+namespace {
+
+// The exponent of the first power of two from n on.
+int bits_from(std::int64_t n) noexcept {
+    int bits = 0;
+    while ((std::int64_t{1} << bits) < n) ++bits;
+    return bits;
+}
+
+constexpr std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// How many blocks share a result, so that there are enough of them and each has work; as much as scratch memory
+// holds.
+int parts_for(const ReduceLaunch &launch, const ReduceTraits &traits, std::int64_t wanted, std::int64_t blocks,
+              std::int64_t most) noexcept {
+    if (launch.scratch == nullptr) return 1;
+    const std::int64_t fit = launch.scratch_bytes / traits.partial_bytes / launch.kept;
+    return static_cast<int>(std::max<std::int64_t>(1, std::min({wanted / blocks, most, fit})));
+}
+
+// Whether all of these steps are of whole vectors; without `dimension`, if that is one.
+bool are_whole(const std::int64_t *strides, int ndim, int dimension, int element_bytes) noexcept {
+    for (int d = 0; d < ndim; ++d)
+        if (d != dimension && strides[d] * element_bytes % 16 != 0) return false;
+    return true;
+}
+
+bool begins_at_vector(const ReduceLaunch &launch) noexcept {
+    return reinterpret_cast<std::uintptr_t>(launch.in) % 16 == 0;
+}
+
+// The dimension of the least steps, of those longer than 1; -1: none.
+int fastest_of(const std::int64_t *shape, const std::int64_t *strides, int ndim) noexcept {
+    int found = -1;
+    for (int d = ndim - 1; d >= 0; --d)
+        if (shape[d] > 1 && strides[d] != 0 && (found < 0 || std::abs(strides[d]) < std::abs(strides[found])))
+            found = d;
+    return found;
+}
+
+int longest_of(const std::int64_t *shape, int ndim) noexcept {
+    return static_cast<int>(std::max_element(shape, shape + ndim) - shape);
+}
+
+// How threads lie over the dimensions.
+struct ColumnsLayout {
+    int across;       // the kept dimension that columns lie along; -1: there is one column
+    int down;         // the reduced one that a thread goes down
+    bool along_down;  // whether neighbouring threads lie along `down`, which has the least steps of all
+};
+
+ColumnsLayout lay_columns(const ReduceLaunch &launch, bool index) noexcept {
+    ColumnsLayout layout;
+    const int last = launch.num_reduced - 1;
+    layout.across = fastest_of(launch.kept_shape, launch.kept_strides, launch.num_kept);
+    const int fastest = std::max(0, fastest_of(launch.reduced_shape, launch.reduced_strides, launch.num_reduced));
+    layout.along_down = layout.across < 0 ||
+                        std::abs(launch.reduced_strides[fastest]) < std::abs(launch.kept_strides[layout.across]);
+    layout.down = longest_of(launch.reduced_shape, launch.num_reduced);
+    if (layout.along_down && launch.reduced_shape[fastest] >= kLeastRows) layout.down = fastest;
+    // Of indices the first or the last one, to which the others' index is added.
+    if (index && layout.down > 0) layout.down = last;
+    layout.along_down = layout.along_down && layout.down == fastest;
+    return layout;
+}
+
+// Whether columns are packed, and all rows begin at a vector and end with one.
+bool are_vectors(const ReduceLaunch &launch, const ReduceTraits &traits, int across) noexcept {
+    return across >= 0 && launch.kept_strides[across] == 1 && begins_at_vector(launch) &&
+           launch.kept_shape[across] * traits.element_bytes % 16 == 0 &&
+           are_whole(launch.kept_strides, launch.num_kept, across, traits.element_bytes) &&
+           are_whole(launch.reduced_strides, launch.num_reduced, -1, traits.element_bytes);
+}
+
+}  // namespace
+
+ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, RowsPlan *plan) noexcept {
+    RowsPlan &p = *plan;
+    ReduceGrid grid{};
+    const int last = launch.num_reduced - 1;
+    for (int d = 0; d < launch.num_kept; ++d) p.kept.add(launch.kept_shape[d], launch.kept_strides[d]);
+    for (int d = 0; d < last; ++d) p.segments.add(launch.reduced_shape[d], launch.reduced_strides[d]);
+    p.num_segments = p.share = static_cast<int>(launch.reduced / launch.reduced_shape[last]);
+    p.rows = static_cast<unsigned>(launch.kept);
+    p.n = static_cast<int>(launch.reduced_shape[last]);
+    const bool aligned = begins_at_vector(launch) &&
+                         are_whole(launch.kept_strides, launch.num_kept, -1, traits.element_bytes) &&
+                         are_whole(launch.reduced_strides, last, -1, traits.element_bytes);
+    // A row that is not aligned touches one vector more.
+    const std::int64_t vectors = divided_up(p.n, traits.vector) + (aligned ? 0 : 1);
+    grid.parts = 1;
+    grid.is_short = vectors <= 32 && p.rows > 1 && p.num_segments == 1;
+    if (grid.is_short) {
+        p.groups.bits = bits_from(vectors);
+        grid.blocks = static_cast<unsigned>(divided_up(launch.kept, (kThreads >> p.groups.bits) * kInFlight));
+        return grid;
+    }
+    const int bits = bits_from(divided_up(vectors, row_vectors(traits.index)));
+    p.groups.bits = std::clamp(bits, kLeastRowBits, kThreadBits);
+    // Few rows: wider groups, as long as each thread has its loads in flight.
+    while (p.groups.bits < kThreadBits && launch.kept << p.groups.bits < kRowBlocks * kThreads &&
+           vectors >> p.groups.bits > kInFlight)
+        ++p.groups.bits;
+    const std::int64_t blocks = divided_up(launch.kept, kThreads >> p.groups.bits);
+    const bool has_segments = p.num_segments > 1;
+    const std::int64_t most = has_segments
+                                  ? p.num_segments / kInFlight
+                                  : vectors / (kThreads * row_loads(traits.element_bytes, traits.index, true));
+    grid.parts = parts_for(launch, traits, kRowBlocks, blocks, most);
+    grid.split = grid.parts > 1 && !has_segments;
+    grid.blocks = static_cast<unsigned>(blocks * grid.parts);
+    p.share = static_cast<int>(divided_up(p.num_segments, grid.parts));
+    return grid;
+}
+
+ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, ColumnsPlan *plan) noexcept {
+    ColumnsPlan &p = *plan;
+    ReduceGrid grid{};
+    const ColumnsLayout layout = lay_columns(launch, traits.index);
+    grid.few = launch.reduced <= kFewRows && layout.across >= 0 &&
+               launch.kept_shape[layout.across] / traits.vector >= kColumnBlocks * kThreads;
+    // Of single columns alone may loads come in another order than their indices, as those of several segments do.
+    const bool in_order = !traits.index || launch.num_reduced == 1;
+    const bool halves = grid.few && traits.element_bytes >= 4;
+    grid.size = 1;
+    if (in_order && are_vectors(launch, traits, layout.across))
+        grid.size = halves ? std::max(1, traits.vector / 2) : traits.vector;
+    const int size = grid.size;
+    const std::int64_t columns = layout.across < 0 ? 1 : launch.kept_shape[layout.across] / size;  // side by side
+    p.columns = static_cast<unsigned>(launch.kept / size);
+    std::int64_t place = 1;  // in `out`, of the dimensions from the fastest on
+    std::int64_t places[kMaxReduceDims];
+    for (int d = launch.num_kept - 1; d >= 0; --d) {
+        places[d] = place;
+        place *= launch.kept_shape[d];
+    }
+    for (int d = 0; d < launch.num_kept; ++d) {
+        if (d == layout.across) continue;
+        p.kept.add(launch.kept_shape[d], launch.kept_strides[d]);
+        p.places.add(launch.kept_shape[d], places[d]);
+    }
+    p.out_stride = layout.across < 0 ? 1 : places[layout.across];
+    if (layout.across >= 0) {
+        p.kept.add(columns, launch.kept_strides[layout.across] * size);
+        p.places.add(columns, p.out_stride * size);
+    }
+    p.n = static_cast<int>(launch.reduced_shape[layout.down]);
+    p.stride = launch.reduced_strides[layout.down];
+    p.num_segments = static_cast<int>(launch.reduced / p.n);
+    for (int d = 0; d < launch.num_reduced; ++d)
+        if (d != layout.down) p.segments.add(launch.reduced_shape[d], launch.reduced_strides[d]);
+    const bool down_is_last = layout.down == launch.num_reduced - 1;
+    p.row_weight = down_is_last ? 1 : static_cast<unsigned>(p.num_segments);
+    p.segment_weight = down_is_last ? static_cast<unsigned>(p.n) : 1;
+    if (layout.along_down) {
+        p.width_bits = 0;
+        p.height_bits = std::min(kThreadBits, bits_from(divided_up(p.n, kInFlight)));
+    } else {
+        // Rows of threads where there are enough rows of elements for each to have some loads in flight.
+        p.height_bits = tile_height_bits(grid.few, p.n, size * traits.element_bytes);
+        p.width_bits = std::min(kThreadBits - p.height_bits, bits_from(columns));
+        while (p.width_bits + p.height_bits < kThreadBits && p.n >> p.height_bits >= kVectorLoads) ++p.height_bits;
+    }
+    p.tile.bits = p.width_bits + p.height_bits;
+    // Few results: threads share their segments, too.
+    for (int bits = 0; p.tile.bits < kThreadBits && launch.kept << p.tile.bits < kColumnBlocks * kThreads &&
+                       p.num_segments >> bits >= kInFlight;
+         ++bits)
+        ++p.tile.bits;
+    p.segment_step = 1 << (p.tile.bits - p.width_bits - p.height_bits);
+    p.step = p.stride * (1 << p.height_bits);
+    const std::int64_t tiles = divided_up(p.columns, 1 << p.width_bits);
+    const std::int64_t blocks = divided_up(tiles, p.tile.count());
+    // Blocks that share results take other rows, or where there are few of them, other segments.
+    const std::int64_t row_parts = p.n / (std::int64_t{kVectorLoads} << p.height_bits);
+    const std::int64_t segment_parts = p.num_segments / (std::int64_t{kInFlight} * p.segment_step);
+    grid.parts = parts_for(launch, traits, kColumnBlocks, blocks, std::max(row_parts, segment_parts));
+    grid.blocks = static_cast<unsigned>(blocks * grid.parts);
+    const bool shares_rows = row_parts >= segment_parts;
+    p.share = shares_rows ? static_cast<int>(divided_up(p.n, grid.parts)) : p.n;
+    p.segment_share = shares_rows ? p.num_segments : static_cast<int>(divided_up(p.num_segments, grid.parts));
+    return grid;
+}
+
+}  // namespace cukern::cuda

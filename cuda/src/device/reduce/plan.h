@@ -1,0 +1,101 @@
+// Where the threads of a reduction lie: planned on the host, for any element type alike, and read by the kernels.
+#pragma once
+
+#include "device/grid.cuh"
+#include "device/reduce/tuning.h"
+#include "plan/launch.h"
+
+namespace cukern::cuda {
+
+// Some dimensions of a launch, from the slowest to the fastest: fewer than 2**31 places.
+struct Dimensions {
+    int ndim = 0;
+    Divider shape[kMaxReduceDims];
+    std::int64_t strides[kMaxReduceDims];
+
+    void add(std::int64_t length, std::int64_t stride) noexcept {
+        shape[ndim] = Divider::make(static_cast<std::uint32_t>(length));
+        strides[ndim++] = stride;
+    }
+    // Where the element lies that comes at `index`, counted in C order.
+    __device__ std::int64_t offset_at(std::uint32_t index) const {
+        if (ndim <= 1) return ndim == 0 ? 0 : index * strides[0];
+        std::int64_t offset = 0;
+#pragma unroll 1
+        for (int d = ndim - 1; d > 0; --d) {
+            std::uint32_t at;
+            index = shape[d].divide(index, &at);
+            offset += at * strides[d];
+        }
+        return offset + index * strides[0];
+    }
+};
+
+constexpr int kThreadBits = 8;
+static_assert(kThreads == 1 << kThreadBits);
+
+// The threads of a block in groups of 2**bits that follow each other: no divisions, which took short reductions as
+// long as their loads.
+struct Groups {
+    int bits;
+
+    __host__ __device__ int size() const { return 1 << bits; }
+    __host__ __device__ int count() const { return kThreads >> bits; }
+    __device__ int index() const { return static_cast<int>(threadIdx.x) >> bits; }
+    __device__ int lane() const { return static_cast<int>(threadIdx.x) & (size() - 1); }
+};
+
+// What a plan knows of a kernel.
+struct ReduceTraits {
+    int element_bytes;
+    int vector;         // elements of 16 bytes
+    int partial_bytes;  // of a partial result
+    bool index;         // it gives one
+};
+
+struct RowsPlan {
+    Dimensions kept;
+    Dimensions segments;  // the reduced dimensions but for the packed one
+    int num_segments;
+    int share;  // of the segments, that a group takes
+    unsigned rows;
+    int n;          // elements of a segment
+    Groups groups;  // one a row
+};
+
+struct ColumnsPlan {
+    unsigned columns;  // in vectors
+    Dimensions kept;   // of these, the one that columns lie along last; and in `out`
+    Dimensions places;
+    std::int64_t out_stride;  // of the columns of a vector
+    // Of a block's threads, each of several tiles has some: side by side, in rows, and in other segments.
+    Groups tile;
+    int width_bits;
+    int height_bits;
+    // The reduced dimension that threads go down, of n elements; and the other ones, in which are segments.
+    int n;
+    std::int64_t stride;
+    std::int64_t step;  // from one row of a thread to its next one
+    Dimensions segments;
+    int num_segments;
+    int segment_step;
+    unsigned row_weight;  // in the index of an element
+    unsigned segment_weight;
+    int share;  // of n, that a tile takes, and of the segments; of one of them all
+    int segment_share;
+};
+
+// Blocks, and how many of them share a result; and which kernel of the family.
+struct ReduceGrid {
+    unsigned blocks;
+    int parts;
+    bool is_short;  // rows of a vector a thread at most
+    bool split;     // rows that blocks share
+    bool few;       // columns of few rows
+    int size;       // columns of a thread
+};
+
+ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, RowsPlan *plan) noexcept;
+ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, ColumnsPlan *plan) noexcept;
+
+}  // namespace cukern::cuda

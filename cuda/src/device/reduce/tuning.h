@@ -1,0 +1,51 @@
+// The constants of the reductions' kernels, all measured on an H200 with 132 multiprocessors; docs/architecture.md
+// has the figures. Nothing depends on them but time, and the order in which values join.
+#pragma once
+
+#include <cstdint>
+
+namespace cukern::cuda {
+
+constexpr int kInFlight = 4;  // loads of a thread before the first is used, where nothing asks for more
+
+// So many loads of vectors, but fewer of short elements, of which each makes the code of a kernel longer by 8 or
+// 16: as fast, and faster where a thread has the columns of a vector.
+constexpr int loads_of(int element_bytes, int loads) { return element_bytes < 4 ? kInFlight : loads; }
+
+// Which family: rows of the packed dimension where they are of at least so many bytes, of several that a group
+// takes one after the other.
+constexpr std::int64_t kShortSegment = 128;
+
+// Rows: blocks that share them, 4 for each multiprocessor.
+constexpr std::int64_t kRowBlocks = 528;
+constexpr int kRowSums = 2;       // running results of a thread along a row
+constexpr int kLeastRowBits = 3;  // of the threads that take a row
+// Vectors of a row for each thread, up to which groups stay narrow: joining threads takes longer than going on.
+constexpr int row_vectors(bool index) { return index ? 32 : 16; }
+// Loads of a thread along a row. Of rows that blocks share it has many more to do, as many as registers hold
+// beside an index.
+constexpr int row_loads(int element_bytes, bool index, bool split) {
+    return split ? loads_of(element_bytes, index ? 12 : 16) : kInFlight;
+}
+
+// Columns: blocks that share them, 8 for each multiprocessor.
+constexpr std::int64_t kColumnBlocks = 1056;
+constexpr int kVectorLoads = 8;
+constexpr std::int64_t kLeastRows = 32;  // that are worth for threads to lie along
+// Loads of a thread down a column, or down those of a vector.
+constexpr int column_loads(int element_bytes, int size) {
+    return size > 1 ? loads_of(element_bytes, kVectorLoads) : element_bytes < 8 ? 16 : 8;
+}
+// Few rows, of which a thread takes all, by half a vector, so that more blocks are under way. Indices of floats,
+// which compare for NaNs too, were faster with sixteen loads.
+constexpr std::int64_t kFewRows = 32;
+constexpr int short_column_loads(bool index, bool is_float) { return index && is_float ? 16 : 8; }
+// Blocks at once on a multiprocessor, for which registers are left (0: any): for short elements, where it was
+// faster by up to 7 %; others need the registers.
+constexpr int column_blocks_at_once(int element_bytes, int size) { return element_bytes < 4 && size > 1 ? 4 : 0; }
+// Bits of the rows of threads of a tile.
+constexpr int tile_height_bits(bool few, std::int64_t rows, int load_bytes) {
+    return few || rows < 16 ? 0 : rows < 32 ? 1 : load_bytes == 8 ? 3 : 2;
+}
+
+}  // namespace cukern::cuda
