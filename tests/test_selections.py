@@ -130,6 +130,21 @@ def test_clip(dtype: np.dtype, rng: np.random.Generator) -> None:
     assert_same(cukern.clip(a), a)
 
 
+@pytest.mark.parametrize("bounds", [(-1, 1), (-1, None), (None, 1), (np.zeros(5), np.ones((4, 1)))], ids=str)
+def test_clip_is_one_launch(bounds: tuple[Any, Any], rng: np.random.Generator) -> None:
+    values = rng.standard_normal((4, 5))
+    own = [cukern.asarray(b, copy=True) if isinstance(b, np.ndarray) else b for b in bounds]
+    x, out = cukern.asarray(values, copy=True), cukern.empty((4, 5), "float64")
+    before = cukern.counters()
+    assert cukern.clip(x, *own, out=out) is out
+    after = cukern.counters()
+    assert after["launches"] - before["launches"] == 1
+    assert after["driver_allocations"] + after["free_list_hits"] == (
+        before["driver_allocations"] + before["free_list_hits"]
+    )
+    np.testing.assert_array_equal(cukern.asnumpy(out), np.clip(values, *bounds))
+
+
 def test_layouts(rng: np.random.Generator) -> None:
     shape, dtype = (3, 4, 5), np.dtype(np.float32)
     for c, a, b in itertools.product(

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "base/backend.h"
 #include "base/methods.h"
@@ -37,7 +36,22 @@ ElementType common_type(std::initializer_list<const Operand *> operands) noexcep
     return count > 0 ? promote_weak(promote_all(types, count), weak) : weak_type(weak);
 }
 
-// The first operand is a condition, whose type counts for nothing, or a factor.
+// The names of the operands.
+struct Names {
+    const char *control;
+    const char *a;
+    const char *b;
+};
+
+constexpr Names names_of(Op op) {
+    switch (op) {
+        case Op::where: return {"condition", "a", "b"};
+        case Op::clip: return {"a", "min", "max"};
+        default: return {"a", "x", "y"};
+    }
+}
+
+// The first operand is a condition, whose type counts for nothing, a factor, or what is clipped.
 bool find_types(Op op, Operand &control, const Operand &a, const Operand &b, ElementType *compute) noexcept {
     if (op != Op::where) {
         *compute = common_type({&control, &a, &b});
@@ -47,26 +61,28 @@ bool find_types(Op op, Operand &control, const Operand &a, const Operand &b, Ele
     return control.weak() == Weak::none || control.resolve(ElementType::bool_);
 }
 
-PyObject *run(ModuleState &state, Op op, const Arguments &arguments) noexcept {
+PyObject *run(ModuleState &state, Op op, PyObject *const *objects, PyObject *out, PyObject *stream) noexcept {
     const char *const function = info(op).name;
-    const Request request{state, function, arguments.out, arguments.stream};
+    const Request request{state, function, out, stream};
     Backend backend;
     ReadContext reading;
     if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
-    const bool chooses = op == Op::where;
+    const Names names = names_of(op);
     Operand control;
     Operand a;
     Operand b;
-    if (!control.read({state, function, chooses ? "condition" : "a"}, arguments.positional[0], reading) ||
-        !a.read({state, function, chooses ? "a" : "x"}, arguments.positional[1], reading) ||
-        !b.read({state, function, chooses ? "b" : "y"}, arguments.positional[2], reading) ||
-        (!chooses && !check_factor(control)))
+    if (!control.read({state, function, names.control}, objects[0], reading) ||
+        !a.read({state, function, names.a}, objects[1], reading) ||
+        !b.read({state, function, names.b}, objects[2], reading) || (op == Op::axpy && !check_factor(control)))
         return nullptr;
     ElementType compute;
     if (!find_types(op, control, a, b, &compute) || !a.resolve(compute) || !b.resolve(compute)) return nullptr;
     Shape shape(control.view().ndim, control.view().shape);
     if (!broadcast_onto(function, control, a, &shape) || !broadcast_onto(function, a, b, &shape)) return nullptr;
-    Operand *const operands[] = {&a, &b, &control};  // the values come first where the result's kind is decided
+    // What decides the result's kind comes first: not a condition, nor a factor.
+    Operand *clipped[] = {&control, &a, &b};
+    Operand *values[] = {&a, &b, &control};
+    Operand *const *const operands = op == Op::clip ? clipped : values;
     Result result;
     if (!result.prepare(request, shape, compute, operands, 3, Overlap::same_allowed, reading)) return nullptr;
 
@@ -86,7 +102,7 @@ PyObject *method(PyObject *module, PyObject *const *values, Py_ssize_t count, Py
     ModuleState &state = state_of(module);
     Arguments arguments;
     if (!parse_arguments(state, info(op).name, 3, values, count, names, &arguments)) return nullptr;
-    return run(state, op, arguments);
+    return run(state, op, arguments.positional, arguments.out, arguments.stream);
 }
 
 // --- clip ---
@@ -122,24 +138,6 @@ bool drop_loose_bounds(ElementType type, Bounds &bounds) noexcept {
     return true;
 }
 
-// The type of a result with two bounds: that of all three at once.
-bool clipped_type(ModuleState &state, ElementType type, const Bounds &bounds, ElementType *result) noexcept {
-    ElementType types[3] = {type};
-    int count = 1;
-    Weak weak = Weak::none;
-    for (const auto &[bound, name] : {std::pair{bounds.least, "min"}, std::pair{bounds.most, "max"}}) {
-        if (is_number(bound)) {
-            weak = std::max(weak, weak_of(bound));
-            continue;
-        }
-        Description description;
-        if (!describe(state, "clip", name, bound, &description)) return false;
-        types[count++] = description.type;
-    }
-    *result = promote_weak(promote_all(types, count), weak);
-    return true;
-}
-
 // minimum(maximum(a, min), max) in the type of all three, as numpy.clip.
 PyObject *clip(ModuleState &state, PyObject *object, Bounds bounds, PyObject *out, PyObject *stream) noexcept {
     Description a;
@@ -148,14 +146,8 @@ PyObject *clip(ModuleState &state, PyObject *object, Bounds bounds, PyObject *ou
         return run_cast(state, "clip", object, a.type, out, stream);  // a copy
     if (bounds.most == nullptr) return run_elementwise(state, Op::maximum, object, bounds.least, out, stream);
     if (bounds.least == nullptr) return run_elementwise(state, Op::minimum, object, bounds.most, out, stream);
-    ElementType type;
-    if (!clipped_type(state, a.type, bounds, &type)) return nullptr;
-    PyRef wide = type == a.type ? PyRef::borrow(object)
-                                : PyRef::steal(run_cast(state, "clip", object, type, nullptr, stream));
-    if (!wide) return nullptr;
-    const PyRef raised =
-        PyRef::steal(run_elementwise(state, Op::maximum, wide.get(), bounds.least, nullptr, stream));
-    return raised ? run_elementwise(state, Op::minimum, raised.get(), bounds.most, out, stream) : nullptr;
+    PyObject *const objects[] = {object, bounds.least, bounds.most};
+    return run(state, Op::clip, objects, out, stream);
 }
 
 #define CUKERN_CLIP "(a, /, min=None, max=None, *, out=None, stream=None)"

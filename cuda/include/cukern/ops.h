@@ -9,7 +9,11 @@ enum class Op : std::int16_t {
 #define CUKERN_OP(id, kind, types, rule, doc) id,
 #include "cukern/ops.def"
 #undef CUKERN_OP
-    copy,  // not a row: the conversion and copy that staging and products need between any strides
+    // Not rows: the conversion and copy that staging and products need between any strides; and clip, whose bounds
+    // may
+    // be left out.
+    copy,
+    clip,
 };
 
 enum class OpKind : std::int8_t { binary, scalar, unary, choice, axpy, reduction };
@@ -47,6 +51,7 @@ constexpr OpInfo kOps[] = {
 #include "cukern/ops.def"
 #undef CUKERN_OP
     {"copy", OpKind::unary, TypeSet::any, ResultRule::promoted, "Copy."},
+    {"clip", OpKind::choice, TypeSet::any, ResultRule::promoted, "Elements between two bounds."},
 };
 constexpr int kNumTableOps = static_cast<int>(Op::copy);
 

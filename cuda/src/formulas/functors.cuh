@@ -419,6 +419,15 @@ struct Formula<Op::where> {
     }
 };
 
+// Where both bounds cannot be, the upper one.
+template <>
+struct Formula<Op::clip> {
+    template <typename T>
+    CUKERN_HD static T apply(T a, T least, T most) {
+        return Formula<Op::minimum>::apply<T>(Formula<Op::maximum>::apply<T>(a, least), most);
+    }
+};
+
 // The product is rounded by itself, as NumPy's a * x + y.
 template <>
 struct Formula<Op::axpy> {

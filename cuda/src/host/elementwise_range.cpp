@@ -145,6 +145,7 @@ RangeFunction range_function(Op op) noexcept {
 #include "cukern/ops.def"
 #undef CUKERN_OP
         case Op::copy: return range_of<Op::copy, T>();
+        case Op::clip: return range_of<Op::clip, T>();
     }
     return nullptr;
 }

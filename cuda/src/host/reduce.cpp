@@ -167,7 +167,8 @@ void run_reduction(const ReduceLaunch &launch) noexcept {
         break;
 #include "cukern/ops.def"
 #undef CUKERN_OP
-        case Op::copy: break;
+        case Op::copy:
+        case Op::clip: break;
     }
 }
 

@@ -313,6 +313,7 @@ cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t str
 #include "cukern/ops.def"
 #undef CUKERN_OP
         case Op::copy: return launch_op<Op::copy, T>(launch, stream);
+        case Op::clip: return launch_op<Op::clip, T>(launch, stream);
     }
     return cudaErrorInvalidValue;
 }

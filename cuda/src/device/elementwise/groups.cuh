@@ -97,6 +97,7 @@ __device__ group_result_t<group, T> apply_in(Op op, const T (&x)[inputs]) {
 #include "cukern/ops.def"
 #undef CUKERN_OP
         CUKERN_CASE(copy)
+        CUKERN_CASE(clip)
 #undef CUKERN_CASE
     }
     return {};
@@ -125,6 +126,7 @@ __device__ T apply_any(Op op, const T (&x)[inputs]) {
 #include "cukern/ops.def"
 #undef CUKERN_OP
         CUKERN_CASE(copy)
+        CUKERN_CASE(clip)
 #undef CUKERN_CASE
     }
     return {};
@@ -214,6 +216,7 @@ __device__ GroupVector<group, T> apply_vector_in(Op op, Words (&x)[inputs]) {
 #include "cukern/ops.def"
 #undef CUKERN_OP
             CUKERN_CASE(copy)
+            CUKERN_CASE(clip)
 #undef CUKERN_CASE
         }
         return {};
