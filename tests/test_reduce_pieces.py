@@ -110,7 +110,7 @@ CASES: dict[str, tuple[Dimensions, Dimensions]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("elements", [1 << 21, 0])
+@pytest.mark.parametrize("elements", [1 << 27, 0])
 def test_pieces_cover_all(planner: Any, name: str, elements: int) -> None:
     kept_dims, reduced_dims = CASES[name]
     kept_size, reduced_size = size(kept_dims), size(reduced_dims)
@@ -119,7 +119,7 @@ def test_pieces_cover_all(planner: Any, name: str, elements: int) -> None:
         most, elements or min(most * kept_size, 1 << 62), kept_dims, reduced_dims
     )
     assert 1 <= reduced <= most
-    if num_reduced > 1:
+    if num_reduced > 1 and kept > 1:  # of one result there may be more: they are joined in rounds
         assert num_reduced * kept <= SLOTS
     pieces = list(zip(*[iter(found)] * 6, strict=True))
     by_results: dict[int, list[tuple[int, ...]]] = {}
@@ -148,7 +148,7 @@ def test_random_shapes(planner: Any) -> None:
         lists: list[Dimensions] = [
             [(draw.randint(2, 40), draw.randint(-50, 50)) for _ in range(draw.randint(low, 3))] for low in (0, 1)
         ]
-        most, elements = draw.choice([(10**6, 500), (37, 10**9), (100, 1000)])
+        most, elements = draw.choice([(10**6, 500), (37, 10**9), (100, 1000), (20, 20)])
         num_kept, num_reduced, _, reduced, *found = planner(most, elements, *lists)
         assert reduced <= most
         pieces = list(zip(*[iter(found)] * 6, strict=True))

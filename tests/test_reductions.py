@@ -441,3 +441,19 @@ def test_a_value_is_computed_in_the_type_asked_for() -> None:
     assert cukern.sum(np.array(300, "int16"), dtype="int8", out=whole) == 44
     assert cukern.any(np.array(0.5), out=whole) == 1
     assert cukern.argmax(np.array(7.0), out=whole) == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.unsanitized  # kernels over billions of elements crawl under a sanitizer
+@pytest.mark.parametrize("backend", ["cuda"], indirect=True)
+def test_more_elements_of_a_result_than_32_bits_count(backend: str, rng: np.random.Generator) -> None:
+    """A row that is broadcast, so that it takes no memory."""
+    count = (1 << 21) + 1
+    row = rng.integers(-9, 9, 2048)
+    for name in ("int8", "float32"):
+        x = cukern.broadcast_to(cukern.asarray(row.astype(name), copy=True), (count, row.size))
+        assert int(cukern.max(x)) == row.max()
+        assert int(cukern.argmin(x)) == row.argmin()
+        assert float(cukern.sum(x, dtype="float64")) == count * int(row.sum())  # exact: of small whole numbers
+        assert float(cukern.mean(x, dtype="float64")) == pytest.approx(row.mean(), rel=1e-12)
+        np.testing.assert_array_equal(cukern.asnumpy(cukern.sum(x, axis=0, dtype="float64")), count * row)

@@ -53,6 +53,10 @@ constexpr Names names_of(Op op) {
 
 // The first operand is a condition, whose type counts for nothing, a factor, or what is clipped.
 bool find_types(Op op, Operand &control, const Operand &a, const Operand &b, ElementType *compute) noexcept {
+    if (op == Op::clip && control.weak() != Weak::none) {  // a number, whose type counts, as in NumPy
+        *compute = promote(weak_type(control.weak()), common_type({&a, &b}));
+        return control.resolve(*compute);
+    }
     if (op != Op::where) {
         *compute = common_type({&control, &a, &b});
         return control.resolve(*compute);

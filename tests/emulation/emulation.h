@@ -1,8 +1,8 @@
 // What CUDA C++ has beyond C++, for kernels that are compiled for the processor: included before each of them.
 //
 // The threads of a block are fibers of one thread, run in turn: one goes on until it waits for others, so that a
-// missing barrier shows as what was never written, and a barrier that not all reach as a deadlock, which ends the
-// process with a message. Blocks run one after another.
+// missing barrier shows as what was not written yet, and a barrier that not all reach as a deadlock, which ends
+// the process with a message. Blocks run one after another.
 #pragma once
 
 #include <algorithm>

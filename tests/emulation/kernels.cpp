@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kScanScratch = 4 << 20;
 // So that small arrays take the ways of huge ones, a third of all reductions is in pieces.
-constexpr cuda::ReduceLimits kSmall{3001, 1 << 14};
+constexpr cuda::ReduceLimits kSmall{3001, 1 << 14, 7};
 
 void check(cudaError_t error) noexcept {
     if (error == cudaSuccess) return;

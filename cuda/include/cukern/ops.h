@@ -9,9 +9,8 @@ enum class Op : std::int16_t {
 #define CUKERN_OP(id, kind, types, rule, doc) id,
 #include "cukern/ops.def"
 #undef CUKERN_OP
-    // Not rows: the conversion and copy that staging and products need between any strides; and clip, whose bounds
-    // may
-    // be left out.
+    // Not rows: the conversion and copy that staging and products need between any strides, and clip, which in
+    // Python may have one bound.
     copy,
     clip,
 };

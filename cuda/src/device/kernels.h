@@ -10,7 +10,7 @@ namespace cukern::cuda {
 // Loads the module of a kernel that does nothing; fails where the device has no code in this build.
 cudaError_t probe_kernels() noexcept;
 
-// One translation unit an element type, so that the build runs in parallel; without a type they find it.
+// The build compiles them for some element types at a time; without a type they find it.
 template <typename T>
 cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
 cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
@@ -48,6 +48,7 @@ struct ReduceLimits {
     // take.
     std::int64_t reduced = (std::int64_t{1} << 31) - (1 << 22);
     std::int64_t converted_bytes = 16 << 20;  // of elements, which then are read from the L2 cache
+    std::int64_t slots = 1 << 17;             // of partial results of pieces
 };
 
 // Whether the kernels load what is stored, and all at once; else elements are converted first, or taken in pieces.

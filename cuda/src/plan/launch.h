@@ -59,7 +59,8 @@ struct ReduceLaunch {
     void *scratch;               // for partial results; null: there is no memory for them
     std::int64_t scratch_bytes;  // what may be used of it
     // Of a piece of each result's elements (see plan/reduce_pieces.h): where its values go instead of to `out`, as
-    // one of so many of each result, and the index of its first element. The piece behind the last joins them.
+    // one of so many of each result, and the index of its first element. The piece behind the last joins them, the
+    // one behind that into the first.
     void *joined = nullptr;
     std::int64_t slots = 0;
     std::int64_t slot = 0;

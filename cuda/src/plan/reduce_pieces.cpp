@@ -1,6 +1,8 @@
 #include "plan/reduce_pieces.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
 
 namespace cukern {
 namespace {
@@ -22,14 +24,22 @@ std::int64_t cut(const std::int64_t *shape, int ndim, std::int64_t most, std::in
     return pieces;
 }
 
-// Cuts results into pieces of at most `kept`, and their elements accordingly; whether that is within the limits.
-bool try_pieces(const ReduceLaunch &launch, const PieceLimits &limits, std::int64_t kept,
-                ReducePieces *pieces) noexcept {
-    pieces->num_kept = cut(launch.kept_shape, launch.num_kept, kept, pieces->kept_shape, &pieces->kept);
-    pieces->num_reduced = cut(launch.reduced_shape, launch.num_reduced,
-                              std::min(limits.reduced, std::max<std::int64_t>(1, limits.elements / pieces->kept)),
-                              pieces->reduced_shape, &pieces->reduced);
-    return pieces->num_reduced == 1 || pieces->num_reduced <= limits.slots / pieces->kept;
+// The least step of some dimensions, of those longer than 1.
+std::int64_t least_step(const std::int64_t *shape, const std::int64_t *strides, int ndim) noexcept {
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (int d = 0; d < ndim; ++d)
+        if (shape[d] > 1 && strides[d] != 0) least = std::min(least, std::abs(strides[d]));
+    return least;
+}
+
+// Cuts results into pieces of at most `kept`, and their elements accordingly.
+ReducePieces cut_both(const ReduceLaunch &launch, const PieceLimits &limits, std::int64_t kept) noexcept {
+    ReducePieces pieces;
+    pieces.num_kept = cut(launch.kept_shape, launch.num_kept, kept, pieces.kept_shape, &pieces.kept);
+    const std::int64_t most = std::min(limits.reduced, std::max<std::int64_t>(1, limits.elements / pieces.kept));
+    pieces.num_reduced =
+        cut(launch.reduced_shape, launch.num_reduced, most, pieces.reduced_shape, &pieces.reduced);
+    return pieces;
 }
 
 // Where the elements of a piece begin in a list of dimensions, and which they are.
@@ -58,14 +68,21 @@ Place place_of(std::int64_t number, const std::int64_t *shape, const std::int64_
 
 }  // namespace
 
+bool lies_across(const ReduceLaunch &launch) noexcept {
+    return least_step(launch.kept_shape, launch.kept_strides, launch.num_kept) <
+           least_step(launch.reduced_shape, launch.reduced_strides, launch.num_reduced);
+}
+
 ReducePieces plan_pieces(const ReduceLaunch &launch, const PieceLimits &limits) noexcept {
-    ReducePieces pieces;
-    // Whole results, where enough of them fit.
+    // Whole results, where enough of them fit; else parts of one, or of several that lie beside each other.
+    const bool across = lies_across(launch);
     const std::int64_t whole = launch.reduced <= limits.reduced ? limits.elements / launch.reduced : 0;
-    if (whole >= std::min(launch.kept, kLeastKept) && try_pieces(launch, limits, whole, &pieces)) return pieces;
-    for (PieceLimits larger = limits;; larger.elements *= 2)
-        for (std::int64_t kept = std::min(launch.kept, larger.elements); kept > 0; kept /= 2)
-            if (try_pieces(launch, larger, kept, &pieces)) return pieces;
+    if (whole >= std::min(launch.kept, across ? kLeastKept : 1)) return cut_both(launch, limits, whole);
+    for (std::int64_t kept = across ? std::min(launch.kept, limits.elements) : 1; kept > 1; kept /= 2) {
+        const ReducePieces pieces = cut_both(launch, limits, kept);
+        if (pieces.num_reduced == 1 || pieces.num_reduced <= limits.slots / pieces.kept) return pieces;
+    }
+    return cut_both(launch, limits, 1);
 }
 
 ReduceLaunch piece_of(const ReduceLaunch &launch, const ReducePieces &pieces, std::int64_t kept_piece,

@@ -9,9 +9,12 @@ namespace cukern {
 // What a piece may have at most.
 struct PieceLimits {
     std::int64_t reduced;   // elements of a result
-    std::int64_t elements;  // in all; more where there would be too many pieces of each result
-    std::int64_t slots;     // pieces of the results in it
+    std::int64_t elements;  // in all
+    std::int64_t slots;     // pieces of the results in it, of more than one result
 };
+
+// Whether results lie along the dimension of the least steps, and not their elements.
+bool lies_across(const ReduceLaunch &launch) noexcept;
 
 // Pieces are cut along the outermost dimensions, so that the results of one follow each other, and so do the
 // indices of its elements.

@@ -9,8 +9,8 @@
 //   dividing indices through the shape. All loads of an operand are under way before the first is used. Operands
 //   of another type are converted on load and store; the type is uniform over the launch. All operations of as
 //   many operands share a kernel, of which the conversions are most, as functions; results are of the type that is
-//   computed in, also truths, until they are stored. Limited by memory while
-//   neighbouring threads touch neighbouring elements, else by the number of sectors.
+//   computed in, also truths, until they are stored. Limited by memory while neighbouring threads touch
+//   neighbouring elements, else by the number of sectors.
 //
 // The build compiles this file for groups of element types, each with those that CUKERN_EACH_TYPE names.
 

@@ -1,8 +1,8 @@
 // What the kernels of reductions share: groups of threads that take a result together, and where it goes.
 //
 // combine_kernel
-//   Idea: where one result takes more than one block, blocks leave partial results in scratch memory; a warp joins
-//   those of one result.
+//   Idea: where one result takes more than one block, or is taken in pieces, partial results are left in scratch
+//   memory; a warp joins those of one result.
 #pragma once
 
 #include <algorithm>
@@ -268,10 +268,15 @@ cudaError_t combine(const ReduceLaunch &launch, const Target<R, typename F::A> &
 template <typename F, typename Long, typename T, typename R>
 cudaError_t join_pieces(const ReduceLaunch &launch, cudaStream_t stream) noexcept {
     static_assert(std::is_same_v<typename Long::A, typename OfPieces<F>::A>);
+    static_assert(sizeof(typename Long::A) << 17 <= 4 << 20);  // the slots of ReduceLimits, in pieces.cpp's memory
     CombineParams<R, Long> p{};
     p.target = make_target<Long, T, R>(launch, static_cast<int>(launch.slots));
     p.target.partial = static_cast<typename Long::A *>(launch.joined);
     p.results = launch.kept;
+    if (launch.slot > launch.slots) {
+        p.joined = static_cast<typename Long::A *>(launch.joined);
+        p.slots = launch.slots;
+    }
     return launch_kernel<combine_kernel<Long, R>>(blocks_for(launch.kept * 32), kThreads, stream, p);
 }
 

@@ -114,6 +114,8 @@ ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, Row
                                   : vectors / (kThreads * row_loads(traits.element_bytes, traits.index, true));
     grid.parts = parts_for(launch, traits, kRowBlocks, blocks, most);
     grid.split = grid.parts > 1 && !has_segments;
+    // What threads add to an index beyond the end stays below what ReduceLimits leaves.
+    static_assert(kRowBlocks * kThreads * row_loads(16, false, true) < 1 << 22);
     grid.blocks = static_cast<unsigned>(blocks * grid.parts);
     p.share = static_cast<int>(divided_up(p.num_segments, grid.parts));
     return grid;

@@ -30,7 +30,7 @@ cudaError_t launch_stored(const ReduceLaunch &launch, cudaStream_t stream) noexc
         using F = ShortReducer<op, T>;
         constexpr bool kWidens = (op == Op::sum || op == Op::prod) && (is_integer(kType) || kind_of(kType) == 'b');
         using R = reduced_t<op, std::conditional_t<kWidens, accumulator_t<T>, T>>;
-        if (launch.slots > 0 && launch.slot == launch.slots)
+        if (launch.slots > 0 && launch.slot >= launch.slots)
             return join_pieces<F, Reducer<op, T>, T, R>(launch, stream);
         return reduces_along_rows(launch) ? launch_rows<F, T, R>(launch, stream)
                                           : launch_columns<F, T, R>(launch, stream);

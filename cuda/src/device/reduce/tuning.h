@@ -1,5 +1,5 @@
 // The constants of the reductions' kernels, all measured on an H200 with 132 multiprocessors; docs/architecture.md
-// has the figures. Nothing depends on them but time, and the order in which values join.
+// has the figures. Time depends on them, and the order in which values join.
 #pragma once
 
 #include <cstdint>
