@@ -10,7 +10,7 @@ namespace cukern::host {
 namespace {
 
 constexpr std::size_t kScanScratch = 4 << 20;
-// So that small arrays take the ways of huge ones, a third of all reductions is in pieces.
+// So that small arrays take the ways of huge ones, a fifth of all reductions is in pieces.
 constexpr cuda::ReduceLimits kSmall{3001, 1 << 14, 7};
 
 void check(cudaError_t error) noexcept {
@@ -34,7 +34,7 @@ void run_elementwise(const ElementwiseLaunch &launch) noexcept {
     check(cuda::launch_elementwise(launch, nullptr));
 }
 void run_reduction(const ReduceLaunch &launch) noexcept {
-    const cuda::ReduceLimits limits = launch.reduced % 3 == 0 ? kSmall : cuda::ReduceLimits{};
+    const cuda::ReduceLimits limits = launch.reduced % 5 == 0 ? kSmall : cuda::ReduceLimits{};
     run_with_scratch(launch, static_cast<std::size_t>(cuda::reduction_scratch(launch, limits)),
                      [&](const ReduceLaunch &with) { return cuda::launch_reduction(with, nullptr, limits); });
 }
