@@ -5,8 +5,6 @@
 //   memory; a warp joins those of one result.
 #pragma once
 
-#include <algorithm>
-
 #include "device/kernels.h"
 #include "device/launch_kernel.h"
 #include "device/reduce/plan.h"
@@ -268,7 +266,7 @@ cudaError_t combine(const ReduceLaunch &launch, const Target<R, typename F::A> &
 template <typename F, typename Long, typename T, typename R>
 cudaError_t join_pieces(const ReduceLaunch &launch, cudaStream_t stream) noexcept {
     static_assert(std::is_same_v<typename Long::A, typename OfPieces<F>::A>);
-    static_assert(sizeof(typename Long::A) << 17 <= 4 << 20);  // the slots of ReduceLimits, in pieces.cpp's memory
+    static_assert(ReduceLimits{}.slots * sizeof(typename Long::A) <= kPartialBytes);
     CombineParams<R, Long> p{};
     p.target = make_target<Long, T, R>(launch, static_cast<int>(launch.slots));
     p.target.partial = static_cast<typename Long::A *>(launch.joined);

@@ -5,13 +5,11 @@
 #include <algorithm>
 
 #include "device/kernels.h"
+#include "device/reduce/tuning.h"
 #include "plan/layout.h"
 
 namespace cukern::cuda {
 namespace {
-
-constexpr std::int64_t kPartialBytes = 4 << 20;  // of partial results: of blocks, and of pieces
-constexpr std::int64_t kLeastShared = 1024;      // elements of a result that blocks may share
 
 bool converts(const ReduceLaunch &launch) noexcept {
     ReduceLaunch any_size = launch;

@@ -16,6 +16,9 @@ constexpr int loads_of(int element_bytes, int loads) { return element_bytes < 4 
 // takes one after the other.
 constexpr std::int64_t kShortSegment = 128;
 
+constexpr std::int64_t kPartialBytes = 4 << 20;  // of partial results: of blocks, and of pieces
+constexpr std::int64_t kLeastShared = 1024;      // elements of a result that blocks may share
+
 // Rows: blocks that share them, 4 for each multiprocessor.
 constexpr std::int64_t kRowBlocks = 528;
 constexpr int kRowSums = 2;       // running results of a thread along a row
