@@ -202,43 +202,6 @@ def test_only_what_changed_is_rebuilt(tree: Path, tmp_path: Path) -> None:
     assert build(tree) == [str(tree / "ext/extra.cpp")]
 
 
-def test_a_wheel_from_the_sdist(tree: Path, tmp_path: Path) -> None:
-    run(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--outdir", tmp_path / "dist", cwd=tree)
-    sdist = next((tmp_path / "dist").glob("*.tar.gz"))
-    run("tar", "xzf", sdist, cwd=tmp_path)
-    unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
-    for folder in ("cuda", "ext", "build_backend", "tests", "benchmarks", "scripts", "examples", "docs"):
-        theirs = {path.relative_to(unpacked) for path in (unpacked / folder).rglob("*") if path.is_file()}
-        ours = {path.relative_to(tree) for path in (tree / folder).rglob("*") if path.is_file()}
-        ours = {path for path in ours if path.parts[:2] != ("benchmarks", "results")}
-        assert theirs == {path for path in ours if path.parent.name != "__pycache__"}
-    # What an earlier build left in build/lib must not be shipped.
-    stale = unpacked / "build/lib.linux-x86_64-cpython-311/cukern/stale.py"
-    stale.parent.mkdir(parents=True)
-    stale.touch()
-    options = ["--no-deps", "--no-build-isolation", "--disable-pip-version-check", "-q"]
-    run(sys.executable, "-m", "pip", "wheel", *options, "-w", tmp_path / "wheel", unpacked, cwd=tmp_path)
-    wheel = next((tmp_path / "wheel").glob("cukern-*-cp311-abi3-linux_x86_64.whl"))
-    with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
-        archive.extractall(tmp_path / "site")
-    headers = {"cukern/include/cukern/cukern.h", "cukern/include/cukern/ops.def"}
-    package = {
-        "__init__.py",
-        "__main__.py",
-        "_namespace.py",
-        "_numpy_functions.py",
-        "py.typed",
-        "_cukern.pyi",
-        "_cukern.abi3.so",
-    }
-    assert {name for name in names if ".dist-info" not in name} == headers | {f"cukern/{name}" for name in package}
-    code = "import cukern; print(cukern.__file__, cukern.add(1, 2), cukern.get_include())"
-    text = run(sys.executable, "-c", code, cwd=tmp_path, env=host_only(PYTHONPATH=str(tmp_path / "site")))
-    assert str(tmp_path / "site/cukern/__init__.py") in text
-    assert str(tmp_path / "site/cukern/include") in text
-
-
 def apply_change(tree: Path, change: str) -> None:
     """Apply a unified diff: each hunk's old lines must be in the file once, wherever that is."""
     for part in re.split(r"^--- .*\n", change, flags=re.MULTILINE)[1:]:
@@ -254,8 +217,14 @@ def apply_change(tree: Path, change: str) -> None:
         path.write_text(text)
 
 
-def test_adding_an_operation_touches_three_places(tree: Path) -> None:
-    """Apply the change that CONTRIBUTING.md shows, build it, and run the table's tests over it."""
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of the sdist of the sources with the change that CONTRIBUTING.md shows: one build for two tests.
+
+    Beside it lie the sources in ``tree``, the sdist's in ``sdist``, and what the wheel installs in ``site``.
+    """
+    folder = tmp_path_factory.mktemp("wheel")
+    tree = Path(shutil.copytree(ROOT, folder / "tree", ignore=LEFT_OUT))
     change = re.search(r"```diff\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
     assert change is not None
     assert re.findall(r"^\+\+\+ b/(.*)$", change[1], re.MULTILINE) == [
@@ -264,15 +233,57 @@ def test_adding_an_operation_touches_three_places(tree: Path) -> None:
         "tests/oracles.py",
     ]
     apply_change(tree, change[1])
-    build_in_place(tree)
-    environment = host_only(PYTHONPATH=str(tree / "python"), CUKERN_BACKEND="host")
+    run(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--outdir", folder / "dist", cwd=tree)
+    sdist = next((folder / "dist").glob("*.tar.gz"))
+    run("tar", "xzf", sdist, cwd=folder)
+    unpacked = (folder / sdist.name.removesuffix(".tar.gz")).rename(folder / "sdist")
+    # What an earlier build left in build/lib must not be shipped.
+    stale = unpacked / "build/lib.linux-x86_64-cpython-311/cukern/stale.py"
+    stale.parent.mkdir(parents=True)
+    stale.touch()
+    options = ["--no-deps", "--no-build-isolation", "--disable-pip-version-check", "-q"]
+    run(sys.executable, "-m", "pip", "wheel", *options, "-w", folder, unpacked, cwd=folder)
+    made = next(folder.glob("cukern-*-cp311-abi3-linux_x86_64.whl"))
+    with zipfile.ZipFile(made) as archive:
+        archive.extractall(folder / "site")
+    return made
+
+
+def test_a_wheel_from_the_sdist(wheel: Path) -> None:
+    tree, unpacked, site = (wheel.parent / name for name in ("tree", "sdist", "site"))
+    for folder in ("cuda", "ext", "build_backend", "tests", "benchmarks", "scripts", "examples", "docs"):
+        theirs = {path.relative_to(unpacked) for path in (unpacked / folder).rglob("*") if path.is_file()}
+        ours = {path.relative_to(tree) for path in (tree / folder).rglob("*") if path.is_file()}
+        ours = {path for path in ours if path.parts[:2] != ("benchmarks", "results")}
+        assert {path for path in theirs if path.parent.name != "__pycache__"} == {
+            path for path in ours if path.parent.name != "__pycache__"
+        }
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    headers = {"cukern/include/cukern/cukern.h", "cukern/include/cukern/ops.def"}
+    package = {
+        "__init__.py",
+        "__main__.py",
+        "_namespace.py",
+        "_numpy_functions.py",
+        "py.typed",
+        "_cukern.pyi",
+        "_cukern.abi3.so",
+    }
+    assert {name for name in names if ".dist-info" not in name} == headers | {f"cukern/{name}" for name in package}
+    code = "import cukern; print(cukern.__file__, cukern.add(1, 2), cukern.get_include())"
+    text = run(sys.executable, "-c", code, cwd=wheel.parent, env=host_only(PYTHONPATH=str(site)))
+    assert str(site / "cukern/__init__.py") in text
+    assert str(site / "cukern/include") in text
+
+
+def test_adding_an_operation_touches_three_places(wheel: Path) -> None:
+    """Run the table's tests over the operation that CONTRIBUTING.md adds."""
+    tree, site = (wheel.parent / name for name in ("tree", "site"))
+    environment = host_only(PYTHONPATH=str(site), CUKERN_BACKEND="host")
     code = "import cukern; print(cukern.reversed_subtract(5, 7), cukern.__file__)"
-    assert run(sys.executable, "-c", code, cwd=tree, env=environment).split() == [
-        "2",
-        f"{tree}/python/cukern/__init__.py",
-    ]
-    stub = (tree / "python/cukern/_cukern.pyi").read_text()
-    assert "def reversed_subtract(a:" in stub
+    assert run(sys.executable, "-c", code, cwd=tree, env=environment).split() == ["2", f"{site}/cukern/__init__.py"]
+    assert "def reversed_subtract(a:" in (site / "cukern/_cukern.pyi").read_text()
     tests = [f"tests/test_{name}.py" for name in ("table", "elementwise")]
     chosen = ["-q", "-p", "no:cacheprovider", "-k", "reversed_subtract or one_to_one or layouts"]
     text = run(sys.executable, "-m", "pytest", *chosen, *tests, cwd=tree, env=environment)
