@@ -177,6 +177,18 @@ constexpr bool computes_in(Op op, ElementType type) {
     return !is_reduction(op) && takes(op, type) && compute_type(op, type, type) == type && !is_identity(op, type);
 }
 
+// Logic asks what is not zero. The type as which operands of one type are looked at, where only that counts; bool:
+// by their truth, one by one.
+constexpr bool is_logical(Op op) { return info(op).rule == ResultRule::logical && !is_reduction(op); }
+constexpr ElementType logical_type(ElementType type) {
+    switch (kind_of(type)) {
+        case 'c': return ElementType::bool_;
+        case 'f': return type == ElementType::bfloat16 ? ElementType::float16 : type;
+        case 'b': return type;
+        default: return bits_of(type);
+    }
+}
+
 // The types that products take.
 constexpr bool has_product(ElementType type) {
     return type == ElementType::float32 || type == ElementType::float64 || type == ElementType::int32 ||

@@ -15,6 +15,25 @@ template <typename T>
 cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
 cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
 
+// Whether the kernels of a type serve an operation.
+constexpr bool has_kernel(Op op, ElementType type) {
+    return computes_in(op, type) || (is_logical(op) && logical_type(type) == type);
+}
+
+// The type whose kernels serve operands of any strides: integers and floats of less than 32 bits compute in 32,
+// and are narrowed.
+constexpr ElementType wide_type(ElementType type) {
+    if (size_of(type) >= 4) return type;
+    return is_floating(type) ? ElementType::float32 : ElementType::int32;
+}
+// Most arrays reduce to few dimensions, and lie within 2**31 elements from their first; others are launched in
+// parts. With a type: one part.
+constexpr int kStridedDims = 8;
+constexpr std::int64_t kStridedReach = (std::int64_t{1} << 31) - 1;
+template <typename T>
+cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
+cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
+
 // The type whose kernels load the elements of a reduction as they are stored: one for all types of which only the
 // bits count, and the signed one for extremes of integers, which flip bits anyway.
 constexpr ElementType stored_type(Op op, ElementType type) {

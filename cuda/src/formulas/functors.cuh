@@ -227,7 +227,7 @@ struct Formula<Op::signbit> {
     };
 CUKERN_FORMULA(logical_and, a &&b)
 CUKERN_FORMULA(logical_or, a || b)
-CUKERN_FORMULA(logical_xor, a != b)
+CUKERN_FORMULA(logical_xor, !a != !b)
 CUKERN_FORMULA(bitwise_and, a &b)
 CUKERN_FORMULA(bitwise_or, a | b)
 CUKERN_FORMULA(bitwise_xor, a ^ b)

@@ -20,7 +20,8 @@ RangeFunction find_range(Op op, ElementType compute) noexcept {
 }  // namespace
 
 void run_elementwise(const ElementwiseLaunch &launch) noexcept {
-    const RangeFunction function = find_range(launch.op, launch.compute);
+    const RangeFunction function =
+        find_range(launch.op, is_logical(launch.op) ? ElementType::bool_ : launch.compute);
     if (function == nullptr) return;
     parallel_for(launch.count, kGrain,
                  [&](std::int64_t begin, std::int64_t end) { function(launch, begin, end); });

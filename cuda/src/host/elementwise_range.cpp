@@ -73,6 +73,7 @@ template <Op op, typename T>
 void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int64_t end) noexcept {
     const int last = launch.ndim - 1;
     constexpr int kOperands = 1 + arity(op);
+    constexpr ElementType kOwn = ElementTypeOf<T>::value;
     std::int64_t index[kMaxDims];
     std::int64_t offset[kMaxOperands] = {};
     std::int64_t rest = begin;
@@ -87,8 +88,7 @@ void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int
     for (std::int64_t at = begin; at < end;) {
         std::int64_t n = std::min(launch.shape[last] - index[last], end - at);
         bool blocked = converts;
-        for (int i = 1; i < kOperands; ++i)
-            blocked = blocked || (!launch.immediate[i] && launch.types[i] != launch.compute);
+        for (int i = 1; i < kOperands; ++i) blocked = blocked || (!launch.immediate[i] && launch.types[i] != kOwn);
         if (blocked) n = std::min(n, kBlock);
         Run<T, result_t<op, T>> run{};
         run.out = converts ? results : static_cast<result_t<op, T> *>(launch.data[0]) + offset[0];
@@ -98,7 +98,7 @@ void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int
             if (launch.immediate[i]) {
                 run.in[i - 1] = reinterpret_cast<const T *>(launch.values[i].bytes);
                 run.in_strides[i - 1] = 0;
-            } else if (launch.types[i] == launch.compute) {
+            } else if (launch.types[i] == kOwn) {
                 run.in[i - 1] = static_cast<const T *>(launch.data[i]) + offset[i];
                 run.in_strides[i - 1] = stride;
             } else {

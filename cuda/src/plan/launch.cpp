@@ -121,6 +121,21 @@ void use_kernel_type(ElementwiseLaunch *launch) noexcept {
     launch->types[0] = launch->result = result_type(launch->op, type);
 }
 
+// Of logic whose arrays all have one type: that type, or one that is zero where it is.
+void use_logical_type(ElementwiseLaunch *launch) noexcept {
+    if (!is_logical(launch->op) || launch->types[0] != launch->result) return;
+    ElementType type = ElementType::bool_;
+    for (int i = 1; i < launch->num_operands; ++i) {
+        if (launch->immediate[i]) continue;
+        if (type != ElementType::bool_ && launch->types[i] != type) return;
+        type = launch->types[i];
+        if (type == ElementType::bool_) return;
+    }
+    launch->compute = logical_type(type);
+    for (int i = 1; i < launch->num_operands && launch->compute != ElementType::bool_; ++i)
+        launch->types[i] = launch->compute;
+}
+
 }  // namespace
 
 void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
@@ -148,6 +163,7 @@ void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) no
         launch->types[0] = launch->types[1] = launch->compute;
     launch->result = result_type(op, launch->compute);
     use_kernel_type(launch);
+    use_logical_type(launch);
 }
 
 ElementwiseLaunch plan_copy(const TensorView &source, const TensorView &destination) noexcept {

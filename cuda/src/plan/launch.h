@@ -20,8 +20,8 @@ struct ElementwiseLaunch {
     std::int64_t count;  // elements of out; 0 launches nothing
     void *data[kMaxOperands];
     ElementType types[kMaxOperands];
-    bool immediate[kMaxOperands];  // the operand is the value below, in the type `compute`
-    Immediate values[kMaxOperands];
+    bool immediate[kMaxOperands];    // the operand is the value below, in the type `compute`
+    Immediate values[kMaxOperands];  // (in logic a truth)
     std::int64_t shape[kMaxDims];
     std::int64_t strides[kMaxOperands][kMaxDims];  // in elements; out's are never negative
 };

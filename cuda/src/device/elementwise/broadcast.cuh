@@ -11,21 +11,9 @@
 
 namespace cukern::cuda {
 
-// Of a multiprocessor, all that its threads suffice for: 32 registers a thread where it has 2048, as the data
-// centres' have.
-#ifndef __CUDA_ARCH__
-constexpr int kMultiprocessorThreads = 2048;
-#elif __CUDA_ARCH__ == 750
-constexpr int kMultiprocessorThreads = 1024;
-#elif __CUDA_ARCH__ == 800 || (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1100)
-constexpr int kMultiprocessorThreads = 2048;
-#else
-constexpr int kMultiprocessorThreads = 1536;
-#endif
-// Functions, and three operands, have twice as many registers.
+// Three operands have twice as many registers.
 template <Group group>
-inline constexpr int kBroadcastBlocks =
-    kMultiprocessorThreads / kThreads / (has_functions<group> || arity(group) == 3 ? 2 : 1);
+inline constexpr int kBroadcastBlocks = kMultiprocessorThreads / kThreads / (arity(group) == 3 ? 2 : 1);
 
 // The blocks of out, in the order of `count` stripes of `length` blocks that lie one after the other, kRun of each
 // at a time: of rows that share one that is too long for the caches, the same part is worked on at a time.

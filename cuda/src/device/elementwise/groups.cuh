@@ -2,13 +2,14 @@
 //
 // Idea: all threads of a launch take the same branch, which costs next to nothing beside the memory that is moved,
 // and one kernel serves many operations in every layout. What is in a group has as many operands, a result of the
-// same type, and about the same need of registers. Functions are called instead of inlined: they are long, and the
-// kernel needs as many registers as the longest.
+// same type, and about the same need of registers. Functions are long: packed each has a kernel of its own, else
+// strided_kernel calls them.
 #pragma once
 
 #include <cstdint>
 
 #include "device/elementwise/apply.cuh"
+#include "device/kernels.h"
 
 namespace cukern::cuda {
 
@@ -24,7 +25,7 @@ enum class Group : std::int8_t {
     choices
 };
 
-// Whether an operation is called as a function.
+// Whether an operation is long.
 constexpr bool is_function(Op op, ElementType type) {
     switch (op) {
         case Op::divide:
@@ -63,7 +64,7 @@ inline constexpr bool has_functions = group == Group::functions || group == Grou
 
 template <Op op, Group group, typename T>
 inline constexpr bool is_in =
-    computes_in(op, ElementTypeOf<T>::value) && group_of(op, ElementTypeOf<T>::value) == group;
+    has_kernel(op, ElementTypeOf<T>::value) && group_of(op, ElementTypeOf<T>::value) == group;
 
 // What a group's operations return, as it is stored.
 template <Group group, typename T>
@@ -71,57 +72,14 @@ using group_result_t =
     std::conditional_t<group == Group::comparisons || group == Group::tests, Bool,
                        std::conditional_t<group == Group::parts, typename RealPart<T>::type, T>>;
 
-template <Op op, typename T>
-__device__ __noinline__ T function_of(T a) {
-    return evaluate<op>(a);
-}
-template <Op op, typename T>
-__device__ __noinline__ T function_of(T a, T b) {
-    return evaluate<op>(a, b);
-}
-
 // The result of one of a group's operations.
 template <Group group, typename T, int inputs>
 __device__ group_result_t<group, T> apply_in(Op op, const T (&x)[inputs]) {
     switch (op) {
-#define CUKERN_CASE(id)                                                 \
-    case Op::id:                                                        \
-        if constexpr (is_in<Op::id, group, T> && !has_functions<group>) \
-            return apply<Op::id, T, inputs>(x);                         \
-        else if constexpr (is_in<Op::id, group, T> && inputs == 1)      \
-            return function_of<Op::id>(x[0]);                           \
-        else if constexpr (is_in<Op::id, group, T>)                     \
-            return function_of<Op::id>(x[0], x[1]);                     \
+#define CUKERN_CASE(id)                                                            \
+    case Op::id:                                                                   \
+        if constexpr (is_in<Op::id, group, T>) return apply<Op::id, T, inputs>(x); \
         break;
-#define CUKERN_OP(id, kind, types, rule, doc) CUKERN_CASE(id)
-#include "cukern/ops.def"
-#undef CUKERN_OP
-        CUKERN_CASE(copy)
-        CUKERN_CASE(clip)
-#undef CUKERN_CASE
-    }
-    return {};
-}
-
-template <Op op, int inputs, typename T>
-inline constexpr bool takes = computes_in(op, ElementTypeOf<T>::value) && arity(op) == inputs;
-template <Op op, typename T>
-inline constexpr bool is_called = has_functions<group_of(op, ElementTypeOf<T>::value)>;
-
-// The result of any operation of so many operands, as T, which holds truths and parts too.
-template <typename T, int inputs>
-__device__ T apply_any(Op op, const T (&x)[inputs]) {
-    switch (op) {
-#define CUKERN_CASE(id)                                     \
-    case Op::id:                                            \
-        if constexpr (!takes<Op::id, inputs, T>)            \
-            break;                                          \
-        else if constexpr (!is_called<Op::id, T>)           \
-            return convert<T>(apply<Op::id, T, inputs>(x)); \
-        else if constexpr (inputs == 1)                     \
-            return function_of<Op::id>(x[0]);               \
-        else                                                \
-            return function_of<Op::id>(x[0], x[1]);
 #define CUKERN_OP(id, kind, types, rule, doc) CUKERN_CASE(id)
 #include "cukern/ops.def"
 #undef CUKERN_OP
@@ -194,20 +152,7 @@ __device__ GroupVector<group, T> apply_in_parts(Words (&x)[inputs]) {
 // Those of a vector of operands.
 template <Group group, typename T, int inputs>
 __device__ GroupVector<group, T> apply_vector_in(Op op, Words (&x)[inputs]) {
-    constexpr int kSize = Vector<T>::kSize;
-    if constexpr (has_functions<group>) {
-        Words result{};
-        // One after the other, so that each function is called at one place.
-#pragma unroll 1
-        for (int e = 0; e < kSize; ++e) {
-            T element[inputs];
-#pragma unroll
-            for (int j = 0; j < inputs; ++j) element[j] = take_front<T>(x[j]);
-            put_back(result, apply_in<group, T, inputs>(op, element));
-        }
-        return bit_cast<GroupVector<group, T>>(result);
-    } else {
-        switch (op) {
+    switch (op) {
 #define CUKERN_CASE(id)                                                                           \
     case Op::id:                                                                                  \
         if constexpr (is_in<Op::id, group, T>) return apply_in_parts<Op::id, group, T, false>(x); \
@@ -215,12 +160,11 @@ __device__ GroupVector<group, T> apply_vector_in(Op op, Words (&x)[inputs]) {
 #define CUKERN_OP(id, kind, types, rule, doc) CUKERN_CASE(id)
 #include "cukern/ops.def"
 #undef CUKERN_OP
-            CUKERN_CASE(copy)
-            CUKERN_CASE(clip)
+        CUKERN_CASE(copy)
+        CUKERN_CASE(clip)
 #undef CUKERN_CASE
-        }
-        return {};
     }
+    return {};
 }
 
 // One operation, and any of a group, for kernels that serve both.

@@ -12,6 +12,17 @@ namespace cukern::cuda {
 
 constexpr int kLayoutDims = 4;  // of the kernels for one layout
 
+// Threads that a multiprocessor holds: 32 registers for each where it has 2048, as the data centres' have.
+#ifndef __CUDA_ARCH__
+constexpr int kMultiprocessorThreads = 2048;
+#elif __CUDA_ARCH__ == 750
+constexpr int kMultiprocessorThreads = 1024;
+#elif __CUDA_ARCH__ == 800 || (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1100)
+constexpr int kMultiprocessorThreads = 2048;
+#else
+constexpr int kMultiprocessorThreads = 1536;
+#endif
+
 enum class Walk : std::int8_t {
     value,    // no array
     packed,   // as out is
@@ -34,10 +45,11 @@ __device__ Words load_elements(const T *from, std::int64_t step) {
     return words;
 }
 
-// An operand that is given by value.
+// An operand that is given by value, in logic as a truth.
 template <typename T>
 T value_of(const ElementwiseLaunch &launch, int operand) noexcept {
-    return *reinterpret_cast<const T *>(launch.values[operand].bytes);
+    return load_as<T>(launch.values[operand].bytes, is_logical(launch.op) ? ElementType::bool_ : launch.compute,
+                      0);
 }
 
 // All operands of the type that is computed in, none split, indices of 32 bits.

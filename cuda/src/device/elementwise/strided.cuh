@@ -1,0 +1,282 @@
+// Operands of any strides and element types.
+//
+// strided_kernel
+//   Idea: a thread takes a few elements of out, a block's threads apart, and finds their operands' places by
+//   dividing indices through the shape. All loads of an operand are under way before the first is used. Operands
+//   of another type are converted on load and store; the type is uniform over the launch. All operations of as
+//   many operands share a kernel; results are of the type that is computed in, also truths, until they are stored.
+//   What an integer or a float of less than 32 bits computes is the same computed in 32 bits and narrowed, so that
+//   types of 8 and 16 bits have no kernels of their own. Limited by memory while neighbouring threads touch
+//   neighbouring elements, else by the number of sectors.
+#pragma once
+
+#include <algorithm>
+
+#include "device/elementwise/groups.cuh"
+#include "device/elementwise/strided_elements.cuh"
+#include "device/launch_kernel.h"
+
+namespace cukern::cuda {
+
+// The fewer elements there are, the fewer a thread takes, so that all multiprocessors take part.
+constexpr std::int64_t kElementsForOne = 1 << 17;  // of a launch: four blocks for each of 128 multiprocessors
+
+template <typename T, int inputs>
+struct StridedParams {
+    void *data[inputs + 1];
+    std::int32_t strides[inputs + 1][kStridedDims];
+    Divider shape[kStridedDims];
+    std::uint32_t n;
+    std::int32_t each;  // elements of a thread
+    T values[inputs];
+    int ndim;
+    Op op;
+    ElementType compute;  // T, or a type that T serves
+    ElementType types[inputs + 1];
+    std::int8_t sizes[inputs + 1];  // of the elements that are loaded as bits; 0: they are not
+    bool immediate[inputs + 1];
+    bool truths[inputs + 1];   // inputs that are loaded as true or false
+    bool narrows[inputs + 1];  // of `compute`, which T is not: values that it may not hold
+    bool split;
+};
+
+template <typename T, int inputs>
+inline constexpr bool may_load_truths = inputs == 3 || std::is_same_v<T, std::int32_t>;
+
+// The operands of a thread's elements, all of them under way before the first is used.
+template <typename T, int inputs>
+__device__ void load_operands(const StridedParams<T, inputs> &p, const Places<T> (&places)[inputs + 1], int count,
+                              Some<T> (&x)[inputs]) {
+    SomeBits<T> bits[inputs];
+    if constexpr (loads_bits<T>) {
+#pragma unroll
+        for (int j = 0; j < inputs; ++j)
+            if (!p.immediate[j + 1]) bits[j] = load_bits<T>(p.data[j + 1], p.sizes[j + 1], places[j + 1], count);
+    }
+#pragma unroll
+    for (int j = 0; j < inputs; ++j) {
+        const int operand = j + 1;
+        const void *const data = p.data[operand];
+        const ElementType type = p.types[operand];
+        if (p.immediate[operand]) {
+#pragma unroll
+            for (int k = 0; k < kStridedElements<T>; ++k) x[j].values[k] = p.values[j];
+            continue;
+        }
+        if constexpr (may_load_truths<T, inputs>) {
+            if (p.truths[operand]) {
+                x[j] = loads_bits<T> && p.sizes[operand] != 0
+                           ? converted_bits<T, true>(type, bits[j])
+                           : load_converted<T, true>(data, type, places[operand], count);
+                continue;
+            }
+        }
+        if constexpr (inputs == 2 && may_split<Op::less, T>) {
+            if (p.split) {
+                for (int k = 0; k < kStridedElements<T>; ++k)
+                    x[j].values[k] =
+                        load_operand<Op::less, T>(data, type, k < count ? places[operand].at[k] : 0, true, j);
+                continue;
+            }
+        }
+        if constexpr (loads_bits<T>) {
+            x[j] = p.sizes[operand] != 0 ? from_bits<T>(type, bits[j])
+                                         : load_converted<T, false>(data, type, places[operand], count);
+        } else if (type == ElementTypeOf<T>::value) {
+            x[j] = load_each<T, false, T>(data, places[operand], count);
+        } else {
+            x[j] = load_converted<T, false>(data, type, places[operand], count);
+        }
+        if constexpr (std::is_same_v<T, float>) {  // integers, beside floats of 16 bits
+            if (p.narrows[operand]) x[j] = narrowed_to<T>(p.compute, x[j]);
+        }
+    }
+}
+
+constexpr bool computes_wide(Op op, ElementType wide) {
+    for (int type = 0; type < kNumElementTypes; ++type)
+        if (wide_type(static_cast<ElementType>(type)) == wide && has_kernel(op, static_cast<ElementType>(type)))
+            return true;
+    return false;
+}
+// Whether T's kernels of so many operands serve an operation.
+template <Op op, int inputs, typename T>
+inline constexpr bool serves = arity(op) == inputs && computes_wide(op, ElementTypeOf<T>::value);
+
+template <Op op, typename T>
+inline constexpr bool is_called = has_functions<group_of(op, ElementTypeOf<T>::value)>;
+
+// How many elements are computed side by side: the more, the longer is the code.
+template <Op op, typename T>
+inline constexpr int kSideBySide = is_called<op, T> ? (!is_complex<T> && sizeof(T) == 4 ? 2 : 1)
+                                   : is_complex<T>  ? 1
+                                                    : kStridedElements<T>;
+
+template <Op op, typename T, int inputs>
+__device__ T strided_result(ElementType compute, const T (&x)[inputs]) {
+    if constexpr (op == Op::nextafter && std::is_same_v<T, float>) {
+        if (compute == ElementType::float16)
+            return to_float(stored_neighbour(stored_as<Float16>(x[0]), stored_as<Float16>(x[1])));
+        if (compute == ElementType::bfloat16)
+            return to_float(stored_neighbour(stored_as<BFloat16>(x[0]), stored_as<BFloat16>(x[1])));
+    }
+    return convert<T>(apply<op, T, inputs>(x));
+}
+
+template <Op op, typename T, int inputs>
+__device__ Some<T> strided_results(ElementType compute, Some<T> (&x)[inputs], int count) {
+    constexpr int kCount = kStridedElements<T>;
+    constexpr int kBeside = kSideBySide<op, T>;
+    Some<T> results{};
+#pragma unroll 1
+    for (int first = 0; first < kCount; first += kBeside) {
+        T beside[kBeside] = {};
+        if (first < count) {
+#pragma unroll
+            for (int e = 0; e < kBeside; ++e) {
+                T element[inputs];
+#pragma unroll
+                for (int j = 0; j < inputs; ++j) element[j] = x[j].values[e];
+                beside[e] = strided_result<op, T, inputs>(compute, element);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < kCount; ++k) {
+            const bool moves = k + kBeside < kCount;
+            results.values[k] = moves ? results.values[(k + kBeside) % kCount] : beside[k + kBeside - kCount];
+#pragma unroll
+            for (int j = 0; j < inputs; ++j)
+                if (moves) x[j].values[k] = x[j].values[(k + kBeside) % kCount];
+        }
+    }
+    return results;
+}
+
+template <Op op, typename T>
+__device__ __noinline__ Some<T> called_results(ElementType compute, Some<T> a, int count) {
+    Some<T> x[] = {a};
+    return strided_results<op, T, 1>(compute, x, count);
+}
+template <Op op, typename T>
+__device__ __noinline__ Some<T> called_results(ElementType compute, Some<T> a, Some<T> b, int count) {
+    Some<T> x[] = {a, b};
+    return strided_results<op, T, 2>(compute, x, count);
+}
+
+// The results of any operation of so many operands, as T, which holds truths and parts too.
+template <typename T, int inputs>
+__device__ Some<T> apply_any(Op op, ElementType compute, Some<T> (&x)[inputs], int count) {
+    switch (op) {
+#define CUKERN_CASE(id)                                                   \
+    case Op::id:                                                          \
+        if constexpr (!serves<Op::id, inputs, T>)                         \
+            break;                                                        \
+        else if constexpr (!is_called<Op::id, T>)                         \
+            return strided_results<Op::id, T, inputs>(compute, x, count); \
+        else if constexpr (inputs == 1)                                   \
+            return called_results<Op::id, T>(compute, x[0], count);       \
+        else                                                              \
+            return called_results<Op::id, T>(compute, x[0], x[1], count);
+#define CUKERN_OP(id, kind, types, rule, doc) CUKERN_CASE(id)
+#include "cukern/ops.def"
+#undef CUKERN_OP
+        CUKERN_CASE(copy)
+        CUKERN_CASE(clip)
+#undef CUKERN_CASE
+    }
+    return {};
+}
+
+// Three quarters of the threads that a multiprocessor holds, or half.
+template <typename T, int inputs>
+inline constexpr int kStridedBlocks =
+    kMultiprocessorThreads / kThreads * (sizeof(T) == 4 && inputs < 3 ? 3 : 2) / 4;
+
+template <typename T, int inputs>
+__global__ void __launch_bounds__(kThreads, kStridedBlocks<T, inputs>)
+    strided_kernel(const __grid_constant__ StridedParams<T, inputs> p) {
+    constexpr int kCount = kStridedElements<T>;
+    const std::uint32_t first = blockIdx.x * kThreads * p.each + threadIdx.x;
+    if (first >= p.n) return;
+    const int count = min(p.each, static_cast<int>((p.n - first + kThreads - 1) / kThreads));
+    Places<T> places[inputs + 1] = {};
+    std::uint32_t rest[kCount];
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) rest[k] = first + (k < count ? k * kThreads : 0);
+#pragma unroll 1
+    for (int d = p.ndim - 1; d > 0; --d) {
+#pragma unroll
+        for (int k = 0; k < kCount; ++k) {
+            if (k > 0 && k >= p.each) continue;
+            std::uint32_t index;
+            rest[k] = p.shape[d].divide(rest[k], &index);
+#pragma unroll
+            for (int j = 0; j <= inputs; ++j)
+                places[j].at[k] += static_cast<std::int32_t>(index) * p.strides[j][d];
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < kCount; ++k)
+#pragma unroll
+        for (int j = 0; j <= inputs; ++j) places[j].at[k] += static_cast<std::int32_t>(rest[k]) * p.strides[j][0];
+    Some<T> x[inputs];
+    load_operands<T, inputs>(p, places, count, x);
+    Some<T> results = apply_any<T, inputs>(p.op, p.compute, x, count);
+    if constexpr (is_wide<T>) {
+        if (p.narrows[0]) results = narrowed_to<T>(p.compute, results);
+    }
+    store_some<T>(p.data[0], p.types[0], places[0], results, count);
+}
+
+// The size of the elements that are loaded as bits; 0: they are not.
+template <typename T>
+int size_of_bits(ElementType type) noexcept {
+    return loads_bits<T> && kind_of(type) != 'c' && size_of(type) <= static_cast<int>(sizeof(T)) ? size_of(type)
+                                                                                                 : 0;
+}
+
+template <typename T, int inputs>
+cudaError_t launch_strided_of(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
+    StridedParams<T, inputs> p{};
+    p.op = launch.op;
+    p.compute = launch.compute;
+    // In 32 bits the complement of a truth is none.
+    if (launch.compute == ElementType::bool_ && launch.op == Op::bitwise_invert) p.op = Op::logical_not;
+    p.n = static_cast<std::uint32_t>(launch.count);
+    p.ndim = launch.ndim;
+    p.split = launch.split;
+    for (int d = 0; d < launch.ndim; ++d) p.shape[d] = Divider::make(static_cast<std::uint32_t>(launch.shape[d]));
+    for (int j = 0; j <= inputs; ++j) {
+        p.data[j] = launch.data[j];
+        p.types[j] = launch.types[j];
+        p.immediate[j] = launch.immediate[j];
+        p.sizes[j] = static_cast<std::int8_t>(size_of_bits<T>(launch.types[j]));
+        p.narrows[j] = launch.compute != ElementTypeOf<T>::value && launch.op != Op::copy &&
+                       (j == 0 ? launch.types[0] != launch.result : is_integer(launch.types[j]));
+        p.truths[j] = launch.compute == ElementType::bool_ || (launch.op == Op::where && j == 1);
+        for (int d = 0; d < launch.ndim; ++d) p.strides[j][d] = static_cast<std::int32_t>(launch.strides[j][d]);
+        if (j > 0 && !launch.immediate[j] && !p.truths[j] &&
+            !may_be_beside(launch.types[j], ElementTypeOf<T>::value))
+            return cudaErrorInvalidValue;
+        if (j > 0 && launch.immediate[j]) p.values[j - 1] = value_of<T>(launch, j);
+    }
+    const std::int64_t rounds = (launch.count + kElementsForOne - 1) / kElementsForOne;
+    p.each = static_cast<std::int32_t>(std::min<std::int64_t>(rounds, kStridedElements<T>));
+    const std::int64_t threads = (launch.count + p.each - 1) / p.each;
+    return launch_kernel<strided_kernel<T, inputs>>(blocks_for(threads), kThreads, stream, p);
+}
+
+template <typename T>
+cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
+    if constexpr (wide_type(ElementTypeOf<T>::value) == ElementTypeOf<T>::value) {
+        switch (launch.num_operands - 1) {
+            case 1: return launch_strided_of<T, 1>(launch, stream);
+            case 2: return launch_strided_of<T, 2>(launch, stream);
+            case 3: return launch_strided_of<T, 3>(launch, stream);
+            default: break;
+        }
+    }
+    return cudaErrorInvalidValue;
+}
+
+}  // namespace cukern::cuda

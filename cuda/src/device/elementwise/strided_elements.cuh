@@ -1,0 +1,222 @@
+// A thread's elements of operands of any strides and types: how they are loaded, stored, and held in the type T
+// that is computed in.
+#pragma once
+
+#include "device/elementwise/operands.cuh"
+#include "device/kernels.h"
+#include "formulas/evaluate.cuh"
+
+namespace cukern::cuda {
+
+template <typename T>
+inline constexpr int kStridedElements = sizeof(T) <= 8 ? 4 : 2;  // of a thread, at most
+template <typename T>
+using Some = Elements<T, kStridedElements<T>>;
+
+// Distances of a thread's elements from an operand's first.
+template <typename T>
+struct Places {
+    std::int32_t at[kStridedElements<T>];
+};
+
+// Whether T's kernels serve a narrower type, and any.
+template <typename Narrow, typename T>
+inline constexpr bool is_narrow =
+    !std::is_same_v<Narrow, T> && wide_type(ElementTypeOf<Narrow>::value) == ElementTypeOf<T>::value;
+template <typename T>
+inline constexpr bool is_wide = std::is_same_v<T, std::int32_t> || std::is_same_v<T, float>;
+
+// Whether operands of a type are ever beside what T's kernels serve: types are promoted.
+constexpr bool may_be_beside(ElementType from, ElementType wide) {
+    for (int type = 0; type < kNumElementTypes; ++type)
+        if (wide_type(static_cast<ElementType>(type)) == wide &&
+            promote(from, static_cast<ElementType>(type)) == static_cast<ElementType>(type))
+            return true;
+    return false;
+}
+template <typename From, typename T>
+inline constexpr bool is_loaded = may_be_beside(ElementTypeOf<From>::value, ElementTypeOf<T>::value);
+
+// An element in T, or its truth, which is looked at in its own type: what is small there may be zero in T.
+template <typename T, bool truth, typename From>
+__device__ T loaded_as(From value) {
+    if constexpr (truth)
+        return convert<T>(convert<Bool>(value));
+    else
+        return convert<T>(value);
+}
+
+template <typename T, bool truth, typename From>
+__device__ Some<T> load_each(const void *data, const Places<T> &places, int count) {
+    constexpr int kCount = kStridedElements<T>;
+    From x[kCount] = {};
+#pragma unroll
+    for (int k = 0; k < kCount; ++k)
+        if (k < count) x[k] = static_cast<const From *>(data)[places.at[k]];
+    Some<T> converted;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) converted.values[k] = loaded_as<T, truth>(x[k]);
+    return converted;
+}
+
+// Elements as bits, which are loaded before any is converted. Complex numbers may begin at any of their parts.
+template <typename T>
+inline constexpr bool loads_bits = !is_complex<T>;
+template <typename T>
+using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+template <typename T>
+using BitsOf = CTypeOf<bits_of(ElementTypeOf<T>::value)>;
+template <typename T>
+using SomeBits = Elements<Bits<T>, kStridedElements<T>>;
+
+template <typename T, typename As>
+__device__ SomeBits<T> load_bits_as(const void *data, const Places<T> &places, int count) {
+    SomeBits<T> bits{};
+#pragma unroll
+    for (int k = 0; k < kStridedElements<T>; ++k)
+        if (k < count) bits.values[k] = static_cast<const As *>(data)[places.at[k]];
+    return bits;
+}
+
+template <typename T>
+__device__ SomeBits<T> load_bits(const void *data, int size, const Places<T> &places, int count) {
+    if (size == sizeof(T)) return load_bits_as<T, Bits<T>>(data, places, count);
+    if (size == 1) return load_bits_as<T, std::uint8_t>(data, places, count);
+    if (size == 2) return load_bits_as<T, std::uint16_t>(data, places, count);
+    if (sizeof(T) == 8 && size == 4) return load_bits_as<T, std::uint32_t>(data, places, count);
+    return {};
+}
+
+// What is loaded as bits: alike for all of a size but for the conversion.
+template <typename From, typename T>
+inline constexpr bool has_bits = loads_bits<T> && loads_bits<From> && sizeof(From) <= sizeof(T);
+
+template <typename T, bool truth>
+__device__ __noinline__ Some<T> converted_bits(ElementType type, SomeBits<T> bits) {
+    Some<T> x{};
+    switch (type) {
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                                       \
+    case ElementType::id:                                                                                       \
+        if constexpr (has_bits<ctype, T> && (truth || is_loaded<ctype, T>)) {                                   \
+            for (int k = 0; k < kStridedElements<T>; ++k)                                                       \
+                x.values[k] = loaded_as<T, truth>(bit_cast<ctype>(static_cast<BitsOf<ctype>>(bits.values[k]))); \
+        }                                                                                                       \
+        break;
+#include "cukern/element_types.def"
+#undef CUKERN_ELEMENT_TYPE
+    }
+    return x;
+}
+
+// The same, with the conversions that are most frequent in place.
+template <typename T>
+__device__ Some<T> from_bits(ElementType type, SomeBits<T> bits) {
+    if (type == ElementTypeOf<T>::value) return bit_cast<Some<T>>(bits);
+    if constexpr (std::is_same_v<T, float>) {
+        if (type == ElementType::bfloat16) {
+            for (int k = 0; k < kStridedElements<T>; ++k) bits.values[k] <<= 16;
+            return bit_cast<Some<T>>(bits);
+        }
+    }
+    if constexpr (std::is_same_v<T, std::int32_t>) {
+        if (type == ElementType::uint8 || type == ElementType::uint16) return bit_cast<Some<T>>(bits);
+    }
+    return converted_bits<T, false>(type, bits);
+}
+
+// Of types that are not loaded as bits.
+template <typename T, bool truth>
+__device__ __noinline__ Some<T> load_converted(const void *data, ElementType type, const Places<T> places,
+                                               int count) {
+    switch (type) {
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)    \
+    case ElementType::id:                                                    \
+        if constexpr (!has_bits<ctype, T> && (truth || is_loaded<ctype, T>)) \
+            return load_each<T, truth, ctype>(data, places, count);          \
+        break;
+#include "cukern/element_types.def"
+#undef CUKERN_ELEMENT_TYPE
+    }
+    return {};
+}
+
+// From T to a type of out. The sign of a NaN is kept, which conversions of floats to 16 bits lose.
+template <typename To, typename T>
+__device__ To stored_as(T value) {
+    To result = convert<To>(value);
+    if constexpr (is_storage_float<To> && std::is_same_v<T, float>)
+        result.bits =
+            static_cast<std::uint16_t>((result.bits & 0x7FFFU) | (bit_cast<std::uint32_t>(value) >> 16 & 0x8000U));
+    return result;
+}
+
+template <typename T, typename To>
+__device__ void store_each(void *data, const Places<T> &places, const Some<T> &values, int count) {
+#pragma unroll
+    for (int k = 0; k < kStridedElements<T>; ++k)
+        if (k < count) static_cast<To *>(data)[places.at[k]] = stored_as<To>(values.values[k]);
+}
+
+// Conversions that are long, or rare.
+template <typename T>
+__device__ __noinline__ void store_converted_each(void *data, ElementType type, Places<T> places, Some<T> values,
+                                                  int count) {
+#pragma unroll 1
+    for (int k = 0; k < count; ++k) {
+        store_as<T>(data, type, places.at[0], values.values[0]);
+#pragma unroll
+        for (int i = 0; i + 1 < kStridedElements<T>; ++i) {
+            places.at[i] = places.at[i + 1];
+            values.values[i] = values.values[i + 1];
+        }
+    }
+}
+
+template <typename T>
+__device__ void store_some(void *data, ElementType type, const Places<T> &places, const Some<T> &values,
+                           int count) {
+    if (type == ElementTypeOf<T>::value) {
+        store_each<T, T>(data, places, values, count);
+    } else if (type == ElementType::bool_) {
+        store_each<T, Bool>(data, places, values, count);
+    } else if constexpr (std::is_same_v<T, float>) {
+        if (type == ElementType::float16)
+            store_each<T, Float16>(data, places, values, count);
+        else if (type == ElementType::bfloat16)
+            store_each<T, BFloat16>(data, places, values, count);
+        else
+            store_converted_each<T>(data, type, places, values, count);
+    } else if constexpr (std::is_same_v<T, std::int32_t>) {
+        if (type == ElementType::int8 || type == ElementType::uint8)
+            store_each<T, std::uint8_t>(data, places, values, count);
+        else if (type == ElementType::int16 || type == ElementType::uint16)
+            store_each<T, std::uint16_t>(data, places, values, count);
+        else
+            store_converted_each<T>(data, type, places, values, count);
+    } else {
+        store_converted_each<T>(data, type, places, values, count);
+    }
+}
+
+// Values as a narrower type holds them.
+template <typename T>
+__device__ __noinline__ Some<T> narrowed_to(ElementType type, Some<T> values) {
+#pragma unroll 1
+    for (int k = 0; k < kStridedElements<T>; ++k) {
+        T value = values.values[0];
+        switch (type) {
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)               \
+    case ElementType::id:                                                               \
+        if constexpr (is_narrow<ctype, T>) value = convert<T>(stored_as<ctype>(value)); \
+        break;
+#include "cukern/element_types.def"
+#undef CUKERN_ELEMENT_TYPE
+        }
+#pragma unroll
+        for (int i = 0; i + 1 < kStridedElements<T>; ++i) values.values[i] = values.values[i + 1];
+        values.values[kStridedElements<T> - 1] = value;
+    }
+    return values;
+}
+
+}  // namespace cukern::cuda

@@ -1,0 +1,143 @@
+"""Types of 8 and 16 bits in any layout: computed in wider types, and the same to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from arrays import special_values
+
+import cukern
+
+ml_dtypes = pytest.importorskip("ml_dtypes")
+pytestmark = pytest.mark.usefixtures("backend")
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+SHORT = [np.dtype(name) for name in ("int8", "uint8", "int16", "uint16", "float16")] + [BFLOAT16]
+
+
+def steps(a: np.ndarray) -> cukern.Array:
+    """Return an Array of the same elements, with others between them."""
+    memory = np.zeros(2 * a.size, a.dtype)
+    memory[::2] = a.reshape(-1)
+    return cukern.asarray(memory)[::2].reshape(a.shape)
+
+
+def pairs(rng: np.random.Generator, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Return elements of all kinds, each beside several others."""
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        values = rng.integers(info.min, info.max, 3000, dtype, endpoint=True)
+        values[:4] = info.min, info.max, 0, 1
+    else:
+        values = rng.integers(0, 1 << 16, 3000, np.uint16).view(dtype)
+        special = special_values(np.dtype(np.float16)).astype(dtype)
+        values[: special.size] = special
+    return values, rng.permutation(values)
+
+
+def bits(a: cukern.Array | np.ndarray, signs: bool = False) -> np.ndarray:
+    """Return elements by their bits; of NaN, which operations make as they like, at most the sign."""
+    host = np.asarray(cukern.asnumpy(a)).reshape(-1)
+    if host.dtype.kind in "iub":
+        return host
+    with np.errstate(invalid="ignore"):  # ml_dtypes: of a signaling NaN
+        nan = np.isnan(host)
+    integers = host.view(f"uint{8 * host.itemsize}").copy()
+    top = 8 * host.itemsize - 1
+    integers[nan] = (integers[nan] >> top << top if signs else 0) | (1 << top) - 1
+    return integers
+
+
+@pytest.mark.parametrize("dtype", SHORT, ids=str)
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "floor_divide", "remainder", "pow", "maximum", "less"])
+def test_as_packed(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    """Overflow, division by zero, NaN: what packed operands give. A power of floats may be the one beside it."""
+    a, b = pairs(rng, dtype)
+    function = getattr(cukern, name)
+    most = 1 if name == "pow" and dtype.kind not in "iu" else 0
+    packed = function(cukern.asarray(a), cukern.asarray(b))
+    wanted = bits(packed)
+    assert np.abs(bits(function(steps(a), steps(b))).astype(int) - wanted.astype(int)).max() <= most
+    out = steps(cukern.asnumpy(packed))
+    function(steps(a), cukern.asarray(b), out=out)
+    assert np.abs(bits(out.copy()).astype(int) - wanted.astype(int)).max() <= most
+
+
+@pytest.mark.parametrize("dtype", SHORT, ids=str)
+def test_out_of_a_wider_type_holds_what_the_operation_returns(dtype: np.dtype, rng: np.random.Generator) -> None:
+    """Sums are rounded, or wrap, before they are widened."""
+    a, b = pairs(rng, dtype)
+    wide = "int64" if dtype.kind in "iu" else "float64"
+    for function in (cukern.add, cukern.multiply):
+        out = cukern.empty(a.size, dtype=wide)
+        function(steps(a), steps(b), out=out)
+        wanted = cukern.asnumpy(function(cukern.asarray(a), cukern.asarray(b))).astype(wide)
+        np.testing.assert_array_equal(cukern.asnumpy(out), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float16", BFLOAT16], ids=str)
+def test_signs_and_neighbours(dtype: np.dtype, rng: np.random.Generator) -> None:
+    """By bits: the sign of a NaN counts, and neighbours are those of the type."""
+    a, b = pairs(rng, np.dtype(dtype))
+    x, y = steps(a), steps(b)
+    wanted = a.view(np.uint16) & 0x7FFF | b.view(np.uint16) & 0x8000
+    copied = cukern.asnumpy(cukern.copysign(x, y))
+    np.testing.assert_array_equal(bits(copied, signs=True), bits(wanted.view(dtype), signs=True))
+    np.testing.assert_array_equal(cukern.asnumpy(cukern.signbit(x)), a.view(np.uint16) >> 15 == 1)
+    near = cukern.asnumpy(cukern.nextafter(x, y))
+    with np.errstate(invalid="ignore"):
+        real = ~(np.isnan(a) | np.isnan(b))
+    np.testing.assert_array_equal(near[real], np.nextafter(a[real], b[real]))
+
+
+@pytest.mark.parametrize("other", ["int32", "int64", "uint64"])
+def test_bfloat16_beside_integers(other: str, rng: np.random.Generator) -> None:
+    """Integers are rounded to bfloat16 before the sum is."""
+    a = rng.integers(0, 1 << 30, 500).astype(other)
+    b = pairs(rng, BFLOAT16)[0][:500]
+    wanted = (a.astype("float32").astype(BFLOAT16).astype("float32") + b.astype("float32")).astype(BFLOAT16)
+    np.testing.assert_array_equal(bits(cukern.add(steps(a), steps(b))), bits(wanted))
+
+
+def test_bool() -> None:
+    a = np.array([True, False, True, True, False])
+    b = np.array([True, True, False, True, False])
+    x, y = steps(a), steps(b)
+    np.testing.assert_array_equal(cukern.asnumpy(~x), ~a)
+    out = cukern.empty(5, dtype="int32")
+    cukern.add(x, y, out=out)
+    np.testing.assert_array_equal(cukern.asnumpy(out), a | b)
+    cukern.bitwise_invert(x, out=out)
+    np.testing.assert_array_equal(cukern.asnumpy(out), ~a)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "uint64", "float16", BFLOAT16, "float32", "float64"], ids=str)
+def test_logic_of_one_type(dtype: np.dtype, rng: np.random.Generator) -> None:
+    """What is not zero is true: NaN, the smallest, but not -0."""
+    a, b = (rng.integers(-1, 2, 1003).astype(dtype) for _ in range(2))
+    if np.dtype(dtype).kind not in "iu":
+        a[:5] = np.array([-0.0, np.nan, np.inf, 0.0, 1e-7]).astype(dtype)
+        if np.dtype(dtype).itemsize == 2:
+            a.view(np.uint16)[5:8] = 1, 0x8001, 0x8000  # subnormal, and -0
+    for view in (cukern.asarray, steps):
+        x, y = view(a), view(b)
+        s, t = a != 0, b != 0
+        for function, wanted in (
+            (cukern.logical_and, s & t),
+            (cukern.logical_or, s | t),
+            (cukern.logical_xor, s ^ t),
+        ):
+            np.testing.assert_array_equal(cukern.asnumpy(function(x, y)), wanted)
+            np.testing.assert_array_equal(cukern.asnumpy(function(x, 3)), function(s, True))
+        np.testing.assert_array_equal(cukern.asnumpy(cukern.logical_not(x)), ~s)
+
+
+@pytest.mark.gpu
+def test_elements_further_apart_than_32_bits_count() -> None:
+    """Launched in parts: indices are of 32 bits."""
+    memory = cukern.zeros((1 << 31) + 4096, dtype="int8")
+    far = memory[:: 1 << 30]
+    assert far.strides == (1 << 30,)
+    far[...] = cukern.asarray(np.array([1, 2, 3], np.int8))
+    np.testing.assert_array_equal(cukern.asnumpy(cukern.negative(far)), np.array([-1, -2, -3], np.int8))
+    assert cukern.asnumpy(cukern.sum(far)).item() == 6
