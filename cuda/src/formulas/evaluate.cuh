@@ -29,6 +29,12 @@ inline constexpr bool is_on_stored = false;
 template <typename F>
 inline constexpr bool is_on_stored<F, std::void_t<decltype(F::kStored)>> = true;
 
+// Whether there is a form for results of 16 bits.
+template <typename F, typename = void>
+inline constexpr bool has_coarse = false;
+template <typename F>
+inline constexpr bool has_coarse<F, std::void_t<decltype(&F::apply_coarse)>> = true;
+
 // An operation on elements as they are stored.
 template <Op op, typename T, typename... Others>
 CUKERN_HD result_t<op, T> evaluate(T a, Others... others) {
@@ -40,6 +46,8 @@ CUKERN_HD result_t<op, T> evaluate(T a, Others... others) {
             return Formula<op>::apply(a, others...);
         else
             return from_arithmetic<R>(Formula<op>::apply(a, others...));
+    } else if constexpr (is_storage_float<T> && has_coarse<Formula<op>>) {
+        return from_arithmetic<R>(Formula<op>::apply_coarse(to_arithmetic(a), to_arithmetic(others)...));
     } else {
         return from_arithmetic<R>(Formula<op>::apply(to_arithmetic(a), to_arithmetic(others)...));
     }

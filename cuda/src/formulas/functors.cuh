@@ -67,53 +67,21 @@ struct Formula<Op::divide> {
 template <>
 struct Formula<Op::scale> : Formula<Op::multiply> {};
 
-template <>
-struct Formula<Op::equal> {
-    template <typename T>
-    CUKERN_HD static bool apply(T a, T b) {
-        return is_equal(a, b);
-    }
-};
-
-template <>
-struct Formula<Op::not_equal> {
-    template <typename T>
-    CUKERN_HD static bool apply(T a, T b) {
-        return !is_equal(a, b);
-    }
-};
-
-template <>
-struct Formula<Op::less> {
-    template <typename T>
-    CUKERN_HD static bool apply(T a, T b) {
-        return is_less(a, b);
-    }
-};
-
-template <>
-struct Formula<Op::less_equal> {
-    template <typename T>
-    CUKERN_HD static bool apply(T a, T b) {
-        return is_at_most(a, b);
-    }
-};
-
-template <>
-struct Formula<Op::greater> {
-    template <typename T>
-    CUKERN_HD static bool apply(T a, T b) {
-        return is_less(b, a);
-    }
-};
-
-template <>
-struct Formula<Op::greater_equal> {
-    template <typename T>
-    CUKERN_HD static bool apply(T a, T b) {
-        return is_at_most(b, a);
-    }
-};
+#define CUKERN_COMPARISON(id, test)             \
+    template <>                                 \
+    struct Formula<Op::id> {                    \
+        template <typename T>                   \
+        CUKERN_HD static bool apply(T a, T b) { \
+            return test;                        \
+        }                                       \
+    };
+CUKERN_COMPARISON(equal, is_equal(a, b))
+CUKERN_COMPARISON(not_equal, !is_equal(a, b))
+CUKERN_COMPARISON(less, is_less(a, b))
+CUKERN_COMPARISON(less_equal, is_at_most(a, b))
+CUKERN_COMPARISON(greater, is_less(b, a))
+CUKERN_COMPARISON(greater_equal, is_at_most(b, a))
+#undef CUKERN_COMPARISON
 
 template <>
 struct Formula<Op::floor_divide> {
@@ -146,7 +114,10 @@ struct Formula<Op::pow> {
         else if constexpr (std::is_integral_v<T>)
             return integer_power(a, b);
         else
-            return real_power(a, b);
+            return real_power(a, b, real_math::pow<T, T>);
+    }
+    CUKERN_HD static float apply_coarse(float a, float b) {
+        return real_power(a, b, coarse_math::pow<float, float>);
     }
 };
 
@@ -166,18 +137,26 @@ struct Formula<Op::minimum> {
     }
 };
 
-#define CUKERN_REAL_FORMULA(id, function)     \
-    template <>                               \
-    struct Formula<Op::id> {                  \
-        template <typename T>                 \
-        CUKERN_HD static T apply(T a, T b) {  \
-            return real_math::function(a, b); \
-        }                                     \
+#define CUKERN_COARSE_FORMULA(id)                                                               \
+    template <>                                                                                 \
+    struct Formula<Op::id> {                                                                    \
+        template <typename T>                                                                   \
+        CUKERN_HD static T apply(T a, T b) {                                                    \
+            return real_math::id(a, b);                                                         \
+        }                                                                                       \
+        CUKERN_HD static float apply_coarse(float a, float b) { return coarse_math::id(a, b); } \
     };
-CUKERN_REAL_FORMULA(hypot, hypot)
-CUKERN_REAL_FORMULA(atan2, atan2)
-CUKERN_REAL_FORMULA(logaddexp, log_of_sum)
-#undef CUKERN_REAL_FORMULA
+CUKERN_COARSE_FORMULA(hypot)
+CUKERN_COARSE_FORMULA(atan2)
+#undef CUKERN_COARSE_FORMULA
+
+template <>
+struct Formula<Op::logaddexp> {
+    template <typename T>
+    CUKERN_HD static T apply(T a, T b) {
+        return real_math::log_of_sum(a, b);
+    }
+};
 
 // On elements as they are stored.
 template <>
@@ -378,16 +357,24 @@ struct Formula<Op::conj> {
 };
 
 // Functions of real and complex floats. `real` is what a real `a` gives.
-#define CUKERN_FUNCTION(id, real)                                 \
-    template <>                                                   \
-    struct Formula<Op::id> {                                      \
-        template <typename T>                                     \
-        CUKERN_HD static T apply(T a) {                           \
-            if constexpr (is_complex<T>)                          \
-                return narrowed<T>(complex_math::id(widened(a))); \
-            else                                                  \
-                return static_cast<T>(real);                      \
-        }                                                         \
+#define CUKERN_REAL_OR_COMPLEX(id, real)                      \
+    template <typename T>                                     \
+    CUKERN_HD static T apply(T a) {                           \
+        if constexpr (is_complex<T>)                          \
+            return narrowed<T>(complex_math::id(widened(a))); \
+        else                                                  \
+            return static_cast<T>(real);                      \
+    }
+#define CUKERN_FUNCTION(id, real)        \
+    template <>                          \
+    struct Formula<Op::id> {             \
+        CUKERN_REAL_OR_COMPLEX(id, real) \
+    };
+#define CUKERN_OWN_FUNCTION(id)                                                     \
+    template <>                                                                     \
+    struct Formula<Op::id> {                                                        \
+        CUKERN_REAL_OR_COMPLEX(id, real_math::id(a))                                \
+        CUKERN_HD static float apply_coarse(float a) { return coarse_math::id(a); } \
     };
 CUKERN_FUNCTION(sqrt, std::sqrt(a))
 CUKERN_FUNCTION(exp, std::exp(a))
@@ -398,17 +385,19 @@ CUKERN_FUNCTION(log2, std::log2(a))
 CUKERN_FUNCTION(log10, std::log10(a))
 CUKERN_FUNCTION(sin, std::sin(a))
 CUKERN_FUNCTION(cos, std::cos(a))
-CUKERN_FUNCTION(tan, real_math::tan(a))
+CUKERN_OWN_FUNCTION(tan)
 CUKERN_FUNCTION(asin, std::asin(a))
 CUKERN_FUNCTION(acos, std::acos(a))
 CUKERN_FUNCTION(atan, std::atan(a))
-CUKERN_FUNCTION(sinh, real_math::sinh(a))
+CUKERN_OWN_FUNCTION(sinh)
 CUKERN_FUNCTION(cosh, std::cosh(a))
 CUKERN_FUNCTION(tanh, std::tanh(a))
-CUKERN_FUNCTION(asinh, real_math::asinh(a))
-CUKERN_FUNCTION(acosh, real_math::acosh(a))
-CUKERN_FUNCTION(atanh, real_math::atanh(a))
+CUKERN_OWN_FUNCTION(asinh)
+CUKERN_OWN_FUNCTION(acosh)
+CUKERN_OWN_FUNCTION(atanh)
+#undef CUKERN_OWN_FUNCTION
 #undef CUKERN_FUNCTION
+#undef CUKERN_REAL_OR_COMPLEX
 
 template <>
 struct Formula<Op::where> {

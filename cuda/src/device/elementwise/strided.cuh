@@ -120,6 +120,14 @@ __device__ T strided_result(ElementType compute, const T (&x)[inputs]) {
         if (compute == ElementType::bfloat16)
             return to_float(stored_neighbour(stored_as<BFloat16>(x[0]), stored_as<BFloat16>(x[1])));
     }
+    if constexpr (has_coarse<Formula<op>> && std::is_same_v<T, float>) {
+        if (compute != ElementTypeOf<T>::value) {
+            if constexpr (inputs == 1)
+                return Formula<op>::apply_coarse(x[0]);
+            else
+                return Formula<op>::apply_coarse(x[0], x[1]);
+        }
+    }
     return convert<T>(apply<op, T, inputs>(x));
 }
 
