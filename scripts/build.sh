@@ -150,7 +150,8 @@ task_build_wheel() {
         fail "the build failed; build.log has all of it"
     }
     rm build.log
-    PATH="$BIN:$PATH" "$BIN/python" -m auditwheel repair --exclude 'libcu*' --wheel-dir wheelhouse dist/*.whl
+    PATH="$BIN:$PATH" "$BIN/python" -m auditwheel repair --exclude 'libcu*' --zip-compression-level 9 \
+        --wheel-dir wheelhouse dist/*.whl
     "$BIN/abi3audit" --strict --summary wheelhouse/*.whl
     "$BIN/python" scripts/check_wheel.py wheelhouse/*.whl
 }

@@ -108,12 +108,12 @@ __device__ auto apply_together(const E (&x)[inputs]) {
 }
 
 // How many elements of a vector are computed at once: the more, the longer is the code. In a kernel of its own an
-// operation takes all, a function of 16-bit floats too (four, of two operands), any other two; in a kernel of
+// operation takes all, a function of 16-bit floats too (four where it is long), any other two; in a kernel of
 // many, as many as fill a word, but for what is one instruction a word.
 template <Op op, Group group, typename T>
 CUKERN_HD constexpr int elements_at_once(bool alone) {
     if (has_pairs<op, T> || sizeof(T) >= 8) return Vector<T>::kSize;
-    constexpr bool kIsLong = group == Group::binary_functions && op != Op::divide;
+    constexpr bool kIsLong = has_coarse<Formula<op>> || (group == Group::binary_functions && op != Op::divide);
     if (has_functions<group>) return alone && sizeof(T) == 2 ? (kIsLong ? 4 : Vector<T>::kSize) : 2;
     return alone || sizeof(T) == 4 ? Vector<T>::kSize : 4 / static_cast<int>(sizeof(T));
 }
