@@ -1,4 +1,4 @@
-"""Types of 8 and 16 bits in any layout: computed in wider types, and the same to the bit."""
+"""Types of 8 and 16 bits in any layout: computed in wider types, as if in their own."""
 
 from __future__ import annotations
 
@@ -97,6 +97,23 @@ def test_bfloat16_beside_integers(other: str, rng: np.random.Generator) -> None:
     b = pairs(rng, BFLOAT16)[0][:500]
     wanted = (a.astype("float32").astype(BFLOAT16).astype("float32") + b.astype("float32")).astype(BFLOAT16)
     np.testing.assert_array_equal(bits(cukern.add(steps(a), steps(b))), bits(wanted))
+
+
+@pytest.mark.parametrize("other", ["int8", "int32", "int64", "uint32", "uint64"])
+def test_bfloat16_beside_integers_and_a_complex_number(other: str, rng: np.random.Generator) -> None:
+    """All three make complex64, which holds few of the integers."""
+    a = rng.integers(0, 100, 300).astype(other)
+    b = rng.integers(-100, 100, 300).astype(BFLOAT16)
+    x, y = a.astype(np.complex64), b.astype(np.float32).astype(np.complex64)
+    for left, right, wanted in (
+        (steps(a), steps(b), 2j * x + y),
+        (cukern.asarray(b), cukern.asarray(a), 2j * y + x),
+    ):
+        result = cukern.asnumpy(cukern.axpy(2j, left, right))
+        assert result.dtype == np.complex64
+        np.testing.assert_array_equal(result, wanted)
+    clipped = cukern.asnumpy(cukern.clip(steps(b), steps(a), 150 + 1j))
+    np.testing.assert_array_equal(clipped, np.minimum(np.maximum(y, x), np.complex64(150 + 1j)))
 
 
 def test_bool() -> None:

@@ -26,7 +26,7 @@ constexpr ElementType wide_type(ElementType type) {
     if (size_of(type) >= 4) return type;
     return is_floating(type) ? ElementType::float32 : ElementType::int32;
 }
-// Most arrays reduce to few dimensions, and lie within 2**31 elements from their first; others are launched in
+// Most arrays reduce to few dimensions, and span at most 2**31 elements of each operand; others are launched in
 // parts. With a type: one part.
 constexpr int kStridedDims = 8;
 constexpr std::int64_t kStridedReach = (std::int64_t{1} << 31) - 1;

@@ -30,7 +30,7 @@ void drop_dimension(ElementwiseLaunch &launch, int dimension) noexcept {
     }
 }
 
-// How far an operand's elements lie apart along one dimension, and along all.
+// From an operand's first element to its last along one dimension, in elements.
 std::int64_t distance(const ElementwiseLaunch &launch, int operand, int dimension) noexcept {
     return launch.immediate[operand]
                ? 0
@@ -38,6 +38,7 @@ std::int64_t distance(const ElementwiseLaunch &launch, int operand, int dimensio
 }
 
 bool is_within_reach(const ElementwiseLaunch &launch) noexcept {
+    if (launch.count > kStridedReach) return false;
     for (int j = 0; j < launch.num_operands; ++j) {
         std::int64_t all = 0;
         for (int d = 0; d < launch.ndim; ++d) all += distance(launch, j, d);
@@ -46,19 +47,18 @@ bool is_within_reach(const ElementwiseLaunch &launch) noexcept {
     return true;
 }
 
-// Too far apart: in halves of the dimension that reaches furthest. Too many dimensions: one by one along the
-// shortest.
+// Too many elements, or too far apart: in halves of the dimension that reaches furthest. Too many dimensions: one
+// by one along the shortest.
 cudaError_t launch_in_parts(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
     const bool halves = !is_within_reach(launch);
     int cut = 0;
-    std::int64_t most = 0;
+    std::int64_t most = -1;
     for (int d = 0; d < launch.ndim; ++d) {
-        if (!halves && launch.shape[d] < launch.shape[cut]) cut = d;
-        for (int j = 0; halves && j < launch.num_operands; ++j) {
-            if (distance(launch, j, d) <= most) continue;
-            most = distance(launch, j, d);
-            cut = d;
-        }
+        std::int64_t furthest = launch.shape[d] - 1;
+        for (int j = 0; j < launch.num_operands; ++j) furthest = std::max(furthest, distance(launch, j, d));
+        if (halves ? furthest <= most : launch.shape[d] >= launch.shape[cut]) continue;
+        most = furthest;
+        cut = d;
     }
     const std::int64_t step = halves ? (launch.shape[cut] + 1) / 2 : 1;
     for (std::int64_t begin = 0; begin < launch.shape[cut]; begin += step) {

@@ -5,9 +5,9 @@
 //   dividing indices through the shape. All loads of an operand are under way before the first is used. Operands
 //   of another type are converted on load and store; the type is uniform over the launch. All operations of as
 //   many operands share a kernel; results are of the type that is computed in, also truths, until they are stored.
-//   What an integer or a float of less than 32 bits computes is the same computed in 32 bits and narrowed, so that
-//   types of 8 and 16 bits have no kernels of their own. Limited by memory while neighbouring threads touch
-//   neighbouring elements, else by the number of sectors.
+//   What an integer or a float of less than 32 bits computes is the same computed in 32 bits and narrowed (but for
+//   the last bit of functions), so that types of 8 and 16 bits have no kernels of their own. Limited by memory
+//   while neighbouring threads touch neighbouring elements, else by the number of sectors.
 #pragma once
 
 #include <algorithm>
@@ -66,8 +66,8 @@ __device__ void load_operands(const StridedParams<T, inputs> &p, const Places<T>
         if constexpr (may_load_truths<T, inputs>) {
             if (p.truths[operand]) {
                 x[j] = loads_bits<T> && p.sizes[operand] != 0
-                           ? converted_bits<T, true>(type, bits[j])
-                           : load_converted<T, true>(data, type, places[operand], count);
+                           ? converted_bits<T, true, inputs>(type, bits[j])
+                           : load_converted<T, true, inputs>(data, type, places[operand], count);
                 continue;
             }
         }
@@ -80,12 +80,12 @@ __device__ void load_operands(const StridedParams<T, inputs> &p, const Places<T>
             }
         }
         if constexpr (loads_bits<T>) {
-            x[j] = p.sizes[operand] != 0 ? from_bits<T>(type, bits[j])
-                                         : load_converted<T, false>(data, type, places[operand], count);
+            x[j] = p.sizes[operand] != 0 ? from_bits<T, inputs>(type, bits[j])
+                                         : load_converted<T, false, inputs>(data, type, places[operand], count);
         } else if (type == ElementTypeOf<T>::value) {
             x[j] = load_each<T, false, T>(data, places[operand], count);
         } else {
-            x[j] = load_converted<T, false>(data, type, places[operand], count);
+            x[j] = load_converted<T, false, inputs>(data, type, places[operand], count);
         }
         if constexpr (std::is_same_v<T, float>) {  // integers, beside floats of 16 bits
             if (p.narrows[operand]) x[j] = narrowed_to<T>(p.compute, x[j]);
@@ -224,9 +224,11 @@ __global__ void __launch_bounds__(kThreads, kStridedBlocks<T, inputs>)
         }
     }
 #pragma unroll
-    for (int k = 0; k < kCount; ++k)
+    for (int k = 0; k < kCount; ++k) {
+        if (k > 0 && k >= p.each) continue;
 #pragma unroll
         for (int j = 0; j <= inputs; ++j) places[j].at[k] += static_cast<std::int32_t>(rest[k]) * p.strides[j][0];
+    }
     Some<T> x[inputs];
     load_operands<T, inputs>(p, places, count, x);
     Some<T> results = apply_any<T, inputs>(p.op, p.compute, x, count);
@@ -264,12 +266,12 @@ cudaError_t launch_strided_of(const ElementwiseLaunch &launch, cudaStream_t stre
         p.truths[j] = launch.compute == ElementType::bool_ || (launch.op == Op::where && j == 1);
         for (int d = 0; d < launch.ndim; ++d) p.strides[j][d] = static_cast<std::int32_t>(launch.strides[j][d]);
         if (j > 0 && !launch.immediate[j] && !p.truths[j] &&
-            !may_be_beside(launch.types[j], ElementTypeOf<T>::value))
+            !may_be_beside(launch.types[j], ElementTypeOf<T>::value, inputs))
             return cudaErrorInvalidValue;
         if (j > 0 && launch.immediate[j]) p.values[j - 1] = value_of<T>(launch, j);
     }
     const std::int64_t rounds = (launch.count + kElementsForOne - 1) / kElementsForOne;
-    p.each = static_cast<std::int32_t>(std::min<std::int64_t>(rounds, kStridedElements<T>));
+    p.each = static_cast<std::int32_t>(std::clamp<std::int64_t>(rounds, 1, kStridedElements<T>));
     const std::int64_t threads = (launch.count + p.each - 1) / p.each;
     return launch_kernel<strided_kernel<T, inputs>>(blocks_for(threads), kThreads, stream, p);
 }

@@ -26,16 +26,18 @@ inline constexpr bool is_narrow =
 template <typename T>
 inline constexpr bool is_wide = std::is_same_v<T, std::int32_t> || std::is_same_v<T, float>;
 
-// Whether operands of a type are ever beside what T's kernels serve: types are promoted.
-constexpr bool may_be_beside(ElementType from, ElementType wide) {
+// Whether operands of a type are ever beside what T's kernels serve: types are promoted. bfloat16 takes integers
+// of any size, and a third operand, a Python complex number, makes complex64 of it.
+constexpr bool may_be_beside(ElementType from, ElementType wide, int inputs) {
+    if (wide == ElementType::complex64 && inputs == 3 && is_integer(from)) return true;
     for (int type = 0; type < kNumElementTypes; ++type)
         if (wide_type(static_cast<ElementType>(type)) == wide &&
             promote(from, static_cast<ElementType>(type)) == static_cast<ElementType>(type))
             return true;
     return false;
 }
-template <typename From, typename T>
-inline constexpr bool is_loaded = may_be_beside(ElementTypeOf<From>::value, ElementTypeOf<T>::value);
+template <typename From, typename T, int inputs>
+inline constexpr bool is_loaded = may_be_beside(ElementTypeOf<From>::value, ElementTypeOf<T>::value, inputs);
 
 // An element in T, or its truth, which is looked at in its own type: what is small there may be zero in T.
 template <typename T, bool truth, typename From>
@@ -91,13 +93,13 @@ __device__ SomeBits<T> load_bits(const void *data, int size, const Places<T> &pl
 template <typename From, typename T>
 inline constexpr bool has_bits = loads_bits<T> && loads_bits<From> && sizeof(From) <= sizeof(T);
 
-template <typename T, bool truth>
+template <typename T, bool truth, int inputs>
 __device__ __noinline__ Some<T> converted_bits(ElementType type, SomeBits<T> bits) {
     Some<T> x{};
     switch (type) {
 #define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                                       \
     case ElementType::id:                                                                                       \
-        if constexpr (has_bits<ctype, T> && (truth || is_loaded<ctype, T>)) {                                   \
+        if constexpr (has_bits<ctype, T> && (truth || is_loaded<ctype, T, inputs>)) {                           \
             for (int k = 0; k < kStridedElements<T>; ++k)                                                       \
                 x.values[k] = loaded_as<T, truth>(bit_cast<ctype>(static_cast<BitsOf<ctype>>(bits.values[k]))); \
         }                                                                                                       \
@@ -109,7 +111,7 @@ __device__ __noinline__ Some<T> converted_bits(ElementType type, SomeBits<T> bit
 }
 
 // The same, with the conversions that are most frequent in place.
-template <typename T>
+template <typename T, int inputs>
 __device__ Some<T> from_bits(ElementType type, SomeBits<T> bits) {
     if (type == ElementTypeOf<T>::value) return bit_cast<Some<T>>(bits);
     if constexpr (std::is_same_v<T, float>) {
@@ -121,18 +123,18 @@ __device__ Some<T> from_bits(ElementType type, SomeBits<T> bits) {
     if constexpr (std::is_same_v<T, std::int32_t>) {
         if (type == ElementType::uint8 || type == ElementType::uint16) return bit_cast<Some<T>>(bits);
     }
-    return converted_bits<T, false>(type, bits);
+    return converted_bits<T, false, inputs>(type, bits);
 }
 
 // Of types that are not loaded as bits.
-template <typename T, bool truth>
+template <typename T, bool truth, int inputs>
 __device__ __noinline__ Some<T> load_converted(const void *data, ElementType type, const Places<T> places,
                                                int count) {
     switch (type) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)    \
-    case ElementType::id:                                                    \
-        if constexpr (!has_bits<ctype, T> && (truth || is_loaded<ctype, T>)) \
-            return load_each<T, truth, ctype>(data, places, count);          \
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)            \
+    case ElementType::id:                                                            \
+        if constexpr (!has_bits<ctype, T> && (truth || is_loaded<ctype, T, inputs>)) \
+            return load_each<T, truth, ctype>(data, places, count);                  \
         break;
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
