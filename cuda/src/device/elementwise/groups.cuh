@@ -114,7 +114,7 @@ template <Op op, Group group, typename T>
 CUKERN_HD constexpr int elements_at_once(bool alone) {
     if (has_pairs<op, T> || sizeof(T) >= 8) return Vector<T>::kSize;
     constexpr bool kIsLong = has_coarse<Formula<op>> || (group == Group::binary_functions && op != Op::divide);
-    if (has_functions<group>) return sizeof(T) > 2 ? 2 : kIsLong ? 4 : Vector<T>::kSize;
+    if (has_functions<group>) return sizeof(T) != 2 ? 2 : kIsLong ? 4 : Vector<T>::kSize;
     return alone || sizeof(T) == 4 ? Vector<T>::kSize : 4 / static_cast<int>(sizeof(T));
 }
 
