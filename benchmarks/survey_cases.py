@@ -19,9 +19,9 @@ REAL = ["float16", "bfloat16", "float32", "float64"]
 INTEGER = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 TYPES = [*REAL, *INTEGER, "bool", "complex64", "complex128"]
 ROWS = {row["name"]: row for row in _cukern._table}
-# What is no row of the table: conversions, clip, and what is made of several rows.
+# What is no row of the table: conversions, clip, and running results.
 OTHERS = {"astype": "conversion", "copyto": "conversion", "clip": "choice"}
-OTHERS |= {"cumulative_sum": "scan", "cumulative_prod": "scan", "var": "reduction", "std": "reduction"}
+OTHERS |= {"cumulative_sum": "scan", "cumulative_prod": "scan"}
 # An element of `number` is one Python number; the others are arrays: `row` and `column` broadcast, a `window` has rows
 # that begin anywhere, `steps` every second element, and of `interleaved` the first dimension is the packed one.
 WHOLE = ["packed", "offset", "window", "steps", "transposed", "interleaved", "reversed"]

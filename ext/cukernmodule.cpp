@@ -16,9 +16,9 @@ namespace {
 
 bool add_methods(PyObject *module) noexcept {
     for (PyMethodDef *table :
-         {kElementwiseMethods, kReductionMethods, kVarianceMethods, kDotMethods, kWhereMethods, kCastMethods,
-          kCumulativeMethods, kMatmulMethods, kCreationMethods, kImportMethods, kJoinMethods, kHostMethods,
-          kPickleMethods, kViewMethods, kStreamFunctions, kMemoryMethods, kBackendMethods, kTestingMethods})
+         {kElementwiseMethods, kReductionMethods, kDotMethods, kWhereMethods, kCastMethods, kCumulativeMethods,
+          kMatmulMethods, kCreationMethods, kImportMethods, kJoinMethods, kHostMethods, kPickleMethods,
+          kViewMethods, kStreamFunctions, kMemoryMethods, kBackendMethods, kTestingMethods})
         if (PyModule_AddFunctions(module, table) != 0) return false;
     return true;
 }

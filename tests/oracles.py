@@ -86,6 +86,8 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "sum": np.sum,
     "prod": np.prod,
     "mean": np.mean,
+    "var": np.var,
+    "std": np.std,
     "max": np.max,
     "min": np.min,
     "any": np.any,
@@ -322,7 +324,9 @@ def assert_reduced(actual: Any, name: str, a: np.ndarray, dtype: Any = None, **o
     A sum of n elements whose partial sums are joined in pairs is within (log2(n) + 16 + 1) half units of the sum of
     the elements' moduli: 16 for the running sums of a block of 128 by eight, or of a thread's own few (Higham, Accuracy
     and Stability of Numerical Algorithms, section 4.2); a product likewise of its own modulus, but of n factors. What a
-    16-bit result is rounded to adds half a unit of its own.
+    16-bit result is rounded to adds half a unit of its own. A variance is within 40 units: the elements of a thread's
+    batch, of up to 64, lie up to 8 deviations from their pivot, which makes three roundings of each distance up to 50
+    half units of the squares, and what is joined adds a few for each of its levels.
     """
     options_of_numpy = options if dtype is None else options | {"dtype": dtype}
     with np.errstate(all="ignore"):
@@ -332,20 +336,24 @@ def assert_reduced(actual: Any, name: str, a: np.ndarray, dtype: Any = None, **o
         if own.dtype.kind not in "fc" or name in ("max", "min"):
             np.testing.assert_array_equal(actual, own)
             return
-        wide = wider(own.dtype)
+        is_variance = name in ("var", "std")
+        wide = wider(a.dtype if is_variance and a.dtype.kind == "c" else own.dtype)
         compute = np.dtype(np.float32) if own.dtype.itemsize == 2 else own.dtype
-        x = a.astype(own.dtype).astype(wide)
+        x = (a if wide.kind == "c" else a.astype(own.dtype)).astype(wide)
         exact_result = np.asarray(ORACLES[name](x, **options))
         n = count_of(a, options.get("axis"))
         unit = np.finfo(compute).eps / 2
-        if name == "prod":
+        if is_variance:
+            bound = 80 * unit * abs(exact_result)  # and what the oracle's mean of equal elements is off
+            bound = bound + (np.finfo(wide).eps * np.max(abs(x), initial=0)) ** (2 if name == "var" else 1)
+        elif name == "prod":
             bound = 3 * n * unit * abs(exact_result)
         else:
             bound = (np.log2(max(n, 2)) + 17) * unit * np.asarray(ORACLES[name](abs(x), **options)) * 2
         bound = bound + np.finfo(own.dtype).eps / 2 * abs(exact_result) * 1.01 + np.finfo(own.dtype).smallest_subnormal
         finite = np.isfinite(exact_result) & (abs(exact_result) + bound < np.finfo(own.dtype).max)
-        close = abs(actual.astype(wide) - exact_result) <= bound
-        same = np.where(finite, close, ~np.isfinite(actual.astype(wide)) | close)
+        close = abs(actual.astype(exact_result.dtype) - exact_result) <= bound
+        same = np.where(finite, close, ~np.isfinite(actual.astype(exact_result.dtype)) | close)
         if name == "prod":
             same |= ~partial_products_fit(x, compute, **options)
     assert same.all(), f"{name}: {actual[~same][:5]} != {exact_result[~same][:5]}, bound {np.asarray(bound)[~same][:5]}"

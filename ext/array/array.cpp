@@ -347,10 +347,6 @@ PyMethodDef kArrayMethods[] = {
 #define CUKERN_OP(id, kind, types, rule, doc) CUKERN_METHOD_##kind(id, rule)
 #include "cukern/ops.def"
 #undef CUKERN_OP
-    {"var", as_method(array_var), METH_FASTCALL | METH_KEYWORDS,
-     "var" CUKERN_VARIANCE_PARAMETERS("$self, /") "\n--\n\n`cukern.var` of this array."},
-    {"std", as_method(array_std), METH_FASTCALL | METH_KEYWORDS,
-     "std" CUKERN_VARIANCE_PARAMETERS("$self, /") "\n--\n\n`cukern.std` of this array."},
     {"__array_namespace__", as_method(array_namespace), METH_FASTCALL | METH_KEYWORDS,
      "__array_namespace__" CUKERN_ARRAY_NAMESPACE "\n--\n\nReturn cukern, whose functions take this array."},
     {"reshape", as_method(array_reshape), METH_VARARGS | METH_KEYWORDS,

@@ -181,8 +181,6 @@ PyObject *array_shallow_copy(PyObject *self, PyObject *);
 PyObject *array_deepcopy(PyObject *self, PyObject *memo);
 PyObject *array_reduce_ex(PyObject *self, PyObject *protocol);
 PyObject *reduce_array(Op op, PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) noexcept;
-PyObject *array_var(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names);
-PyObject *array_std(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names);
 PyObject *array_to_dlpack(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names);
 PyObject *array_dlpack_device(PyObject *self, PyObject *);
 PyObject *array_as_numpy(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names);

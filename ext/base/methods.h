@@ -20,7 +20,6 @@ inline PyCFunction as_method(KeywordFunction function) noexcept {
 // Each ends in a row of nulls.
 extern PyMethodDef kElementwiseMethods[];
 extern PyMethodDef kReductionMethods[];
-extern PyMethodDef kVarianceMethods[];
 extern PyMethodDef kDotMethods[];
 extern PyMethodDef kWhereMethods[];
 extern PyMethodDef kCastMethods[];

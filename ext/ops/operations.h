@@ -16,6 +16,7 @@ PyObject *run_cast(ModuleState &state, const char *function, PyObject *object, E
 struct ReductionOptions {
     PyObject *axis = nullptr;
     PyObject *dtype = nullptr;
+    double correction = 0;
     bool keepdims = false;
     PyObject *out = nullptr;
     PyObject *stream = nullptr;
@@ -28,12 +29,11 @@ PyObject *run_matmul(PyObject *module, const char *function, MatmulAlgorithm alg
 }  // namespace cukern::py
 
 // The parameters that docstrings begin with and calls are parsed by; `first` is the array, `rule` the row's.
-#define CUKERN_VARIANCE_PARAMETERS(first) \
-    "(" first ", axis=None, *, correction=0.0, keepdims=False, out=None, stream=None)"
 #define CUKERN_REDUCTION_PARAMETERS(first, rule) \
-    "(" first ", /, axis=None, *" CUKERN_DTYPE_TEXT_##rule ", keepdims=False, out=None, stream=None)"
-#define CUKERN_DTYPE_TEXT_summed ", dtype=None"
-#define CUKERN_DTYPE_TEXT_floating ", dtype=None"
-#define CUKERN_DTYPE_TEXT_promoted ""
-#define CUKERN_DTYPE_TEXT_logical ""
-#define CUKERN_DTYPE_TEXT_index ""
+    "(" first ", /, axis=None, *" CUKERN_OPTION_TEXT_##rule ", keepdims=False, out=None, stream=None)"
+#define CUKERN_OPTION_TEXT_summed ", dtype=None"
+#define CUKERN_OPTION_TEXT_floating ", dtype=None"
+#define CUKERN_OPTION_TEXT_variance ", correction=0.0"
+#define CUKERN_OPTION_TEXT_promoted ""
+#define CUKERN_OPTION_TEXT_logical ""
+#define CUKERN_OPTION_TEXT_index ""

@@ -74,8 +74,9 @@ CUKERN_API cukern_status cukern_set_cublas_path(const char *path);
  *                      const int *axes, int num_axes, R *out, int device, void *stream)
  * A reduction's `axes` are the axes to reduce, counted from 0; `out` is packed. Its R is int64_t where it sums
  * integers or gives an index. R is T, but double for the integer forms of operations whose result rule is
- * `floating` or `sized`, and a byte of 0 or 1 where it is `boolean`, `test`, `sign` or `logical`. Where an
- * operation does not take T, the function returns CUKERN_NOT_SUPPORTED. */
+ * `floating`, `sized` or `variance` (whose sum is divided by the number of elements), and a byte of 0 or 1 where
+ * it is `boolean`, `test`, `sign` or `logical`. Where an operation does not take T, the function returns
+ * CUKERN_NOT_SUPPORTED. */
 #define CUKERN_RESULT_promoted_f32 float
 #define CUKERN_RESULT_promoted_f64 double
 #define CUKERN_RESULT_promoted_i32 int32_t
@@ -120,6 +121,10 @@ CUKERN_API cukern_status cukern_set_cublas_path(const char *path);
 #define CUKERN_RESULT_summed_f64 double
 #define CUKERN_RESULT_summed_i32 int64_t
 #define CUKERN_RESULT_summed_i64 int64_t
+#define CUKERN_RESULT_variance_f32 float
+#define CUKERN_RESULT_variance_f64 double
+#define CUKERN_RESULT_variance_i32 double
+#define CUKERN_RESULT_variance_i64 double
 #define CUKERN_RESULT_index_f32 int64_t
 #define CUKERN_RESULT_index_f64 int64_t
 #define CUKERN_RESULT_index_i32 int64_t

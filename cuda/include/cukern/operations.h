@@ -51,6 +51,7 @@ struct ReduceCall : CallArrays {
     Op op = Op::sum;
     ElementType compute = ElementType::float32;
     bool reduced[kMaxDims] = {};
+    double correction = 0;  // of var and std: what the number of elements is lessened by
 };
 
 Status reduce(const ReduceCall &call, const Execution &where) noexcept;

@@ -34,6 +34,7 @@ enum class ResultRule : std::int8_t {
     test,        // that type, integers as bool, and returns bool
     logical,     // bool
     summed,      // that type; bool and signed integers count as int64, unsigned ones as uint64
+    variance,    // as floating, and returns that of its real part
     index        // that type, and returns int64
 };
 
@@ -68,8 +69,9 @@ constexpr const char *name_of(OpKind kind) { return kKindNames[static_cast<int>(
 constexpr const char *kTypeSetNames[] = {"any",      "real", "numeric",  "inexact",
                                          "floating", "bits", "integers", "boolean"};
 constexpr const char *name_of(TypeSet types) { return kTypeSetNames[static_cast<int>(types)]; }
-constexpr const char *kRuleNames[] = {"promoted", "arithmetic", "rounded", "component", "floating", "sized",
-                                      "sign",     "boolean",    "test",    "logical",   "summed",   "index"};
+constexpr const char *kRuleNames[] = {"promoted", "arithmetic", "rounded", "component", "floating",
+                                      "sized",    "sign",       "boolean", "test",      "logical",
+                                      "summed",   "variance",   "index"};
 constexpr const char *name_of(ResultRule rule) { return kRuleNames[static_cast<int>(rule)]; }
 constexpr bool is_comparison(Op op) { return info(op).rule == ResultRule::boolean; }
 
@@ -84,7 +86,8 @@ constexpr ElementType compute_type(Op op, ElementType a, ElementType b) {
         case ResultRule::boolean: return promoted;
         case ResultRule::arithmetic: return is_bool ? ElementType::int8 : promoted;
         case ResultRule::rounded: return is_bool ? ElementType::float16 : promoted;
-        case ResultRule::floating: return exact ? ElementType::float64 : promoted;
+        case ResultRule::floating:
+        case ResultRule::variance: return exact ? ElementType::float64 : promoted;
         case ResultRule::sized:
         case ResultRule::sign:
             return exact ? type_of('f', detail::max(detail::float_size_for(a), detail::float_size_for(b)))
@@ -108,7 +111,8 @@ constexpr bool returns_bool(ResultRule rule) {
 constexpr ElementType result_type(Op op, ElementType compute) {
     if (returns_bool(info(op).rule)) return ElementType::bool_;
     if (info(op).rule == ResultRule::index) return ElementType::int64;
-    return info(op).rule == ResultRule::component ? real_of(compute) : compute;
+    const bool is_real = info(op).rule == ResultRule::component || info(op).rule == ResultRule::variance;
+    return is_real ? real_of(compute) : compute;
 }
 
 // Whether an operation computes in a type.

@@ -52,6 +52,7 @@ constexpr ElementType stored_type(Op op, ElementType type) {
     }
 }
 constexpr bool has_stored_kernel(Op op, ElementType type) {
+    if (info(op).rule == ResultRule::variance) return is_floating(type) || kind_of(type) == 'c';
     return stored_type(op, type) == type && (type != ElementType::bool_ || op != Op::max);
 }
 
@@ -67,7 +68,7 @@ struct ReduceLimits {
     // take.
     std::int64_t reduced = (std::int64_t{1} << 31) - (1 << 22);
     std::int64_t converted_bytes = 16 << 20;  // of elements, which then are read from the L2 cache
-    std::int64_t slots = 1 << 17;             // of partial results of pieces
+    std::int64_t slots = 1 << 16;             // of partial results of pieces
 };
 
 // Whether the kernels load what is stored, and all at once; else elements are converted first, or taken in pieces.

@@ -30,6 +30,19 @@ template <typename T>
 using arithmetic_t = typename Arithmetic<T>::type;
 
 template <typename T>
+struct RealPart {
+    using type = T;
+};
+template <>
+struct RealPart<Complex64> {
+    using type = float;
+};
+template <>
+struct RealPart<Complex128> {
+    using type = double;
+};
+
+template <typename T>
 CUKERN_HD arithmetic_t<T> to_arithmetic(T value) {
     if constexpr (is_storage_float<T>)
         return to_float(value);

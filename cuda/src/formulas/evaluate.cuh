@@ -5,19 +5,6 @@
 
 namespace cukern {
 
-template <typename T>
-struct RealPart {
-    using type = T;
-};
-template <>
-struct RealPart<Complex64> {
-    using type = float;
-};
-template <>
-struct RealPart<Complex128> {
-    using type = double;
-};
-
 // What an operation that computes in T returns, as it is stored.
 template <Op op, typename T>
 using result_t =

@@ -9,6 +9,14 @@
 
 #include "formulas/functors.cuh"
 
+#if defined(__CUDA_ARCH__)
+#define CUKERN_UNROLL _Pragma("unroll")
+#define CUKERN_NOINLINE __noinline__
+#else
+#define CUKERN_UNROLL
+#define CUKERN_NOINLINE
+#endif
+
 namespace cukern {
 
 template <typename T>
@@ -40,9 +48,12 @@ struct Reducer;
 
 // What becomes of the joined value of all elements.
 struct Finish {
-    std::int64_t divisor = 0;  // of a mean: the number of elements; 0: of a sum
-    bool all = false;          // whether all elements are nonzero, instead of any
-    bool wide = false;         // results are of the type that 16-bit floats are added up in
+    double divisor = 0;  // of a mean: the number of elements; 0: of a sum
+    double factor = 1;   // of a variance: the squares' part that it is
+    bool root = false;   // of a variance
+    bool product = false;
+    bool all = false;   // whether all elements are nonzero, instead of any
+    bool wide = false;  // results are of the type that 16-bit floats are added up in
 };
 
 template <typename T>
@@ -60,8 +71,7 @@ struct SumReducer {
         } else if constexpr (std::is_floating_point_v<A>) {
             if (finish.divisor != 0) sum /= static_cast<A>(finish.divisor);
         } else if constexpr (sizeof(R) == sizeof(double)) {  // of integers: the bits of a float64
-            if (finish.divisor != 0)
-                return bit_cast<R>(static_cast<double>(sum) / static_cast<double>(finish.divisor));
+            if (finish.divisor != 0) return bit_cast<R>(static_cast<double>(sum) / finish.divisor);
         }
         return returned<R>(sum);
     }
@@ -87,6 +97,134 @@ struct Reducer<Op::prod, T> {
         return returned<R>(product);
     }
 };
+
+// Sums and products by one kernel, since what they differ in is a small part of it.
+template <typename T>
+struct SumOrProduct : SumReducer<T> {
+    using A = accumulator_t<T>;
+    bool product;
+
+    CUKERN_HD A identity() const { return product ? Reducer<Op::prod, T>::identity() : A{}; }
+    CUKERN_HD A join(A a, A b) const {
+        return product ? Reducer<Op::prod, T>::join(a, b) : SumReducer<T>::join(a, b);
+    }
+    // Of the elements that are there; those of each vector in order, and vectors in pairs.
+    template <int vector, int n, typename There>
+    CUKERN_HD A of_all(const T (&elements)[n], const There &is_there) const {
+        return product ? joined<vector>(Reducer<Op::prod, T>{}, elements, is_there)
+                       : joined<vector>(SumReducer<T>{}, elements, is_there);
+    }
+
+private:
+    template <int vector, typename F, int n, typename There>
+    CUKERN_HD static A joined(const F &f, const T (&elements)[n], const There &is_there) {
+        A values[n / vector];
+        CUKERN_UNROLL
+        for (int j = 0; j < n / vector; ++j) {
+            values[j] = is_there(j * vector) ? f.of(elements[j * vector], 0) : f.identity();
+            CUKERN_UNROLL
+            for (int i = j * vector + 1; i < (j + 1) * vector; ++i)
+                if (is_there(i)) values[j] = f.join(values[j], f.of(elements[i], 0));
+        }
+        CUKERN_UNROLL
+        for (int by = 1; by < n / vector; by *= 2) {
+            CUKERN_UNROLL
+            for (int j = 0; j + by < n / vector; j += 2 * by) values[j] = f.join(values[j], values[j + by]);
+        }
+        return values[0];
+    }
+};
+
+// Count, mean and squared distances from the mean, which join (Chan, Golub, LeVeque, "Updating formulae and a
+// pairwise algorithm for computing sample variances", 1979). Means count from a pivot, one of the elements, so
+// that what lies far from zero loses nothing. Complex numbers have two means, and the squares of both parts.
+template <typename T>
+struct VarianceReducer {
+    using P = typename RealPart<accumulator_t<T>>::type;
+    static constexpr int kParts = is_complex<T> ? 2 : 1;
+    struct A {
+        P count;
+        P squares;
+        P pivot[kParts];
+        P mean[kParts];
+    };
+    CUKERN_HD static P part(const T &element, int i) {
+        if constexpr (is_complex<T>)
+            return i == 0 ? element.real : element.imag;
+        else
+            return to_arithmetic(element);
+    }
+    CUKERN_HD static A identity() { return {}; }
+    CUKERN_HD static A of(T element, std::int64_t) {
+        A one{1, 0, {}, {}};
+        for (int k = 0; k < kParts; ++k) {
+            one.pivot[k] = part(element, k);
+            one.squares += one.pivot[k] - one.pivot[k];  // NaN of what is not finite
+        }
+        return one;
+    }
+    // Of several elements, of which the first is there: their mean, then the distances from it.
+    template <int vector, int n, typename There>
+    CUKERN_HD static A of_all(const T (&elements)[n], const There &is_there) {
+        A all{};
+        CUKERN_UNROLL
+        for (int i = 0; i < n; ++i) all.count += is_there(i) ? P{1} : P{0};
+        CUKERN_UNROLL
+        for (int k = 0; k < kParts; ++k) {
+            P distances[n];
+            all.pivot[k] = part(elements[0], k);
+            CUKERN_UNROLL
+            for (int i = 0; i < n; ++i) {
+                distances[i] = is_there(i) ? part(elements[i], k) - all.pivot[k] : P{0};
+                all.mean[k] += distances[i];
+            }
+            all.mean[k] *= 1 / all.count;
+            CUKERN_UNROLL
+            for (int i = 0; i < n; ++i) {
+                const P distance = is_there(i) ? distances[i] - all.mean[k] : P{0};
+                all.squares += distance * distance;
+            }
+        }
+        return all;
+    }
+    // To a unit or two, in a few instructions.
+    CUKERN_HD static P quotient(P a, P b) {
+#if defined(__CUDA_ARCH__)
+        if constexpr (std::is_same_v<P, float>) {
+            return __fdividef(a, b);
+        } else {
+            double inverse;
+            asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(inverse) : "d"(b));
+            inverse = fma(inverse, fma(-b, inverse, 1.0), inverse);
+            return a * fma(inverse, fma(-b, inverse, 1.0), inverse);
+        }
+#else
+        return a / b;
+#endif
+    }
+    CUKERN_HD CUKERN_NOINLINE static A join(A a, A b) {
+        if (a.count == 0) return b;
+        if (b.count == 0) return a;
+        const P share = a.count == b.count ? P(0.5) : quotient(b.count, a.count + b.count);
+        a.squares += b.squares;
+        for (int k = 0; k < kParts; ++k) {
+            const P distance = (b.pivot[k] - a.pivot[k]) + (b.mean[k] - a.mean[k]);
+            a.mean[k] += distance * share;
+            a.squares += distance * distance * (a.count * share);
+        }
+        a.count += b.count;
+        return a;
+    }
+    template <typename R>
+    CUKERN_HD static R result(const A &all, const Finish &finish) {
+        const P variance = all.squares * static_cast<P>(finish.factor);
+        return returned<R>(finish.root ? std::sqrt(variance) : variance);
+    }
+};
+template <typename T>
+struct Reducer<Op::var, T> : VarianceReducer<T> {};
+template <typename T>
+struct Reducer<Op::std, T> : VarianceReducer<T> {};
 
 template <typename T>
 inline constexpr T kLeastOf = std::numeric_limits<T>::min();
@@ -176,11 +314,21 @@ struct Reducer<Op::argmax, T> : IndexReducer<T, true, std::int64_t> {};
 template <typename T>
 struct Reducer<Op::argmin, T> : IndexReducer<T, false, std::int64_t> {};
 
-// Of fewer than 2**31 elements, where indices are half as wide.
+// As kernels reduce fewer than 2**31 elements: indices are half as wide.
 template <Op op, typename T>
-using ShortReducer =
-    std::conditional_t<op == Op::argmax, IndexReducer<T, true, std::int32_t>,
-                       std::conditional_t<op == Op::argmin, IndexReducer<T, false, std::int32_t>, Reducer<op, T>>>;
+struct InKernel {
+    using type = Reducer<op, T>;
+};
+template <typename T>
+struct InKernel<Op::sum, T> {
+    using type = SumOrProduct<T>;
+};
+template <typename T>
+struct InKernel<Op::argmax, T> {
+    using type = IndexReducer<T, true, std::int32_t>;
+};
+template <Op op, typename T>
+using KernelReducer = typename InKernel<op, T>::type;
 
 // Which kinds of elements there were: a bit for nonzero ones, and one for zeros.
 template <typename T>
@@ -210,19 +358,31 @@ constexpr bool reduces_in(Op op, ElementType type) {
         case Op::min: return !is_bool;
         case Op::sum:
         case Op::prod: return !is_bool && (!is_integer(type) || size_of(type) == 8);
-        case Op::mean: return !is_bool && !is_integer(type);
+        case Op::mean:
+        case Op::var:
+        case Op::std: return !is_bool && !is_integer(type);
         default: return is_reduction(op);
     }
 }
 
 // Of the elements of one result.
-constexpr Finish finish_of(Op op, std::int64_t elements, bool wide = false) {
-    return {op == Op::mean ? elements : 0, op == Op::all, wide};
+inline Finish finish_of(Op op, std::int64_t elements, double correction, bool wide = false) {
+    const auto count = static_cast<double>(elements);
+    Finish finish;
+    if (op == Op::mean) finish.divisor = count;
+    if (op == Op::var || op == Op::std) finish.factor = 1 / (count < correction ? 0 : count - correction);
+    finish.root = op == Op::std;
+    finish.product = op == Op::prod;
+    finish.all = op == Op::all;
+    finish.wide = wide;
+    return finish;
 }
 
 // What a reduction returns that computes in a type, as it is stored.
 template <Op op, typename T>
-using reduced_t = std::conditional_t<op == Op::argmax || op == Op::argmin, std::int64_t,
-                                     std::conditional_t<op == Op::any || op == Op::all, Bool, T>>;
+using reduced_t = std::conditional_t<
+    op == Op::argmax || op == Op::argmin, std::int64_t,
+    std::conditional_t<op == Op::any || op == Op::all, Bool,
+                       std::conditional_t<op == Op::var || op == Op::std, typename RealPart<T>::type, T>>>;
 
 }  // namespace cukern

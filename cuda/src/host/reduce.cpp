@@ -52,10 +52,39 @@ private:
     std::int64_t index_[kMaxDims];
 };
 
+// In two passes over the block, each in eight running results.
+template <typename F, typename T>
+typename F::A variance_of(const T *elements, std::int64_t n) noexcept {
+    using P = typename F::P;
+    typename F::A all{};
+    all.count = static_cast<P>(n);
+    for (int k = 0; k < F::kParts; ++k) {
+        P distances[kBlock];
+        P sums[8] = {};
+        P squares[8] = {};
+        all.pivot[k] = F::part(elements[0], k);
+        for (std::int64_t i = 0; i < n; ++i) distances[i] = F::part(elements[i], k) - all.pivot[k];
+        for (std::int64_t i = n; i < kBlock; ++i) distances[i] = 0;
+        for (int i = 0; i < kBlock; i += 8)
+            for (int j = 0; j < 8; ++j) sums[j] += distances[i + j];
+        const auto total = [](const P(&of)[8]) {
+            return ((of[0] + of[1]) + (of[2] + of[3])) + ((of[4] + of[5]) + (of[6] + of[7]));
+        };
+        const P mean = total(sums) / all.count;
+        for (std::int64_t i = 0; i < n; ++i) distances[i] -= mean;
+        for (int i = 0; i < kBlock; i += 8)
+            for (int j = 0; j < 8; ++j) squares[j] += distances[i + j] * distances[i + j];
+        all.mean[k] = mean;
+        all.squares += total(squares);
+    }
+    return all;
+}
+
 template <Op op, typename T>
 typename Reducer<op, T>::A reduce_block(const T *elements, std::int64_t n, std::int64_t first) noexcept {
     using F = Reducer<op, T>;
     using A = typename F::A;
+    if constexpr (op == Op::var || op == Op::std) return variance_of<F>(elements, n);
     // Apart from the sums: GCC 12 at -O3 loses some of what a loop both widens from 8 bits and adds.
     A values[kBlock];
     for (std::int64_t i = 0; i < n; ++i) values[i] = F::of(elements[i], first + i);
@@ -116,7 +145,7 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
     using A = typename F::A;
     using R = reduced_t<op, T>;
     auto *out = static_cast<R *>(launch.out);
-    const Finish finish = finish_of(op, launch.reduced);
+    const Finish finish = finish_of(op, launch.reduced, launch.correction);
     const std::int64_t pieces = (launch.reduced + kPiece - 1) / kPiece;
     const std::unique_ptr<A[]> parts(pieces > 1 && launch.kept < 64 ? new (std::nothrow) A[pieces] : nullptr);
     if (parts == nullptr) {

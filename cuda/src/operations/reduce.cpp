@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "context/scratch_buffer.h"
-#include "formulas/convert.cuh"
+#include "formulas/reducers.cuh"
 #include "operations/execute.h"
 #include "plan/layout.h"
 
@@ -61,12 +61,17 @@ bool plan_reduction(const ReduceCall &call, void *out, ReduceLaunch *launch) noe
     if (kept.count > kMaxReduceDims || reduced.count > kMaxReduceDims) return false;
     const bool is_bool = call.compute == ElementType::bool_;
     launch->op = is_bool && call.op == Op::max ? Op::any : is_bool && call.op == Op::min ? Op::all : call.op;
+    launch->correction = call.correction;
     launch->type = input.type;
     launch->compute = call.compute;
     launch->in = data;
     launch->out = out;
     launch->num_kept = kept.count;
     launch->num_reduced = reduced.count;
+    if (reduced.count == 0) {  // of one element each
+        launch->num_reduced = 1;
+        reduced.shape[0] = reduced.strides[0] = reduced.count = 1;
+    }
     std::copy_n(kept.shape, kept.count, launch->kept_shape);
     std::copy_n(kept.strides, kept.count, launch->kept_strides);
     std::copy_n(reduced.shape, reduced.count, launch->reduced_shape);
@@ -102,10 +107,22 @@ TensorView number(ElementType type, Complex128 value) noexcept {
     return view;
 }
 
-// Of no elements: the identity, or NaN for a mean. What has none is refused by the caller.
+bool is_variance(Op op) noexcept { return info(op).rule == ResultRule::variance; }
+
+// Of no elements: the identity, or NaN for a mean or variance. What has none is refused by the caller.
 TensorView value_of_nothing(const ReduceCall &call) noexcept {
-    if (call.op == Op::mean) return number(ElementType::complex128, {__builtin_nan(""), __builtin_nan("")});
+    if (call.op == Op::mean || is_variance(call.op))
+        return number(ElementType::complex128, {__builtin_nan(""), __builtin_nan("")});
     return number(ElementType::complex128, {call.op == Op::prod || call.op == Op::all ? 1.0 : 0.0, 0});
+}
+
+// Nothing, or NaN where the element is not finite.
+TensorView variance_of_one(const ReduceCall &call) noexcept {
+    const Immediate value = value_as(*call.inputs[0], ElementType::complex128);
+    Complex128 element;
+    std::memcpy(&element, value.bytes, sizeof element);
+    const double squares = (element.real - element.real) + (element.imag - element.imag);
+    return number(ElementType::complex128, {squares * finish_of(call.op, 1, call.correction).factor, 0});
 }
 
 // Complex numbers that begin at a part of one, such as x.view(float32)[1:].view(complex64): vectors of them are
@@ -162,6 +179,8 @@ Status run(Context &context, const ReduceCall &asked, const StreamRef &stream) n
         return context.runtime.launch_elementwise(plan_copy(value_of_nothing(call), out), stream.handle);
     const ElementType type = result_type(call.op, call.compute);
     const ElementType asked_type = result_type(call.op, asked.compute);  // `out` may have a third one
+    if (call.inputs[0]->immediate && is_variance(call.op))
+        return context.runtime.launch_elementwise(plan_copy(variance_of_one(call), out), stream.handle);
     if (call.inputs[0]->immediate) {  // one element: what is stored of it depends on no other
         TensorView input = *call.inputs[0];
         input.value = gives_index(call.op) ? Immediate{} : value_as(input, asked_type);
@@ -169,7 +188,7 @@ Status run(Context &context, const ReduceCall &asked, const StreamRef &stream) n
         return context.runtime.launch_elementwise(plan_copy(input, out), stream.handle);
     }
     TensorView kept;
-    if (joins_nothing(call, &kept)) {
+    if (!is_variance(call.op) && joins_nothing(call, &kept)) {
         if (gives_index(call.op)) kept = number(asked_type, {});
         return convert_by(context, kept, asked_type, out, stream);
     }

@@ -50,6 +50,7 @@ struct ReduceLaunch {
     void *out;
     std::int64_t kept;     // elements of out
     std::int64_t reduced;  // elements of the input for each of them
+    double correction;     // see ReduceCall
     int num_kept;
     int num_reduced;
     std::int64_t kept_shape[kMaxReduceDims];

@@ -27,8 +27,8 @@ struct ColumnsParams : ColumnsPlan {
 // Joins the loads of a thread down its columns, whose indices are `first` and each `step`-th after it; `is_there`:
 // which. Only those of a single column may have lower indices than what was joined before.
 template <typename F, typename T, int size, int loads, typename There, typename A = typename F::A>
-__device__ void join_columns(A (&sums)[size], Loaded<T, size> (&x)[loads], unsigned first, unsigned step,
-                             const Words &bits, const There &is_there) {
+__device__ void join_columns(const F &f, A (&sums)[size], Loaded<T, size> (&x)[loads], unsigned first,
+                             unsigned step, const Words &bits, const There &is_there) {
     flip_all<F, T>(x, bits);
     Elements<T, size> v[loads];
 #pragma unroll
@@ -37,22 +37,29 @@ __device__ void join_columns(A (&sums)[size], Loaded<T, size> (&x)[loads], unsig
         A best = F::of(v[0].values[0], static_cast<int>(first));
 #pragma unroll
         for (int j = 1; j < loads; ++j)
-            if (is_there(j)) best = F::join_next(best, F::of(v[j].values[0], static_cast<int>(first + j * step)));
-        sums[0] = F::join(sums[0], best);
+            if (is_there(j)) best = f.join_next(best, F::of(v[j].values[0], static_cast<int>(first + j * step)));
+        sums[0] = f.join(sums[0], best);
     } else if constexpr (gives_index<F>) {
 #pragma unroll
         for (int j = 0; j < loads; ++j)
 #pragma unroll
             for (int e = 0; e < size; ++e)
                 if (is_there(j))
-                    sums[e] = F::join_next(sums[e], F::of(v[j].values[e], static_cast<int>(first + j * step)));
+                    sums[e] = f.join_next(sums[e], F::of(v[j].values[e], static_cast<int>(first + j * step)));
     } else {
 #pragma unroll
         for (int e = 0; e < size; ++e) {
-            A values[loads];
+            if constexpr (takes_all<F>) {
+                T elements[loads];
 #pragma unroll
-            for (int j = 0; j < loads; ++j) values[j] = is_there(j) ? F::of(v[j].values[e], 0) : F::identity();
-            sums[e] = F::join(sums[e], join_pairs<F>(values));
+                for (int j = 0; j < loads; ++j) elements[j] = v[j].values[e];
+                sums[e] = f.join(sums[e], f.template of_all<1>(elements, is_there));
+            } else {
+                A values[loads];
+#pragma unroll
+                for (int j = 0; j < loads; ++j) values[j] = is_there(j) ? F::of(v[j].values[e], 0) : f.identity();
+                sums[e] = f.join(sums[e], join_pairs(f, values));
+            }
         }
     }
 }
@@ -60,7 +67,7 @@ __device__ void join_columns(A (&sums)[size], Loaded<T, size> (&x)[loads], unsig
 // What the rows of threads of a tile have of its columns joined, in pairs of rows. `store` is called for each
 // result, which follow each other.
 template <typename F, int size, typename Store, typename A = typename F::A>
-__device__ void join_tile(const A (&sums)[size], Groups tile, int width_bits, const Store &store) {
+__device__ void join_tile(const F &f, const A (&sums)[size], Groups tile, int width_bits, const Store &store) {
     constexpr int kPitch = size > 1 ? size + 1 : 1;  // so that neighbours lie in different banks
     __shared__ __align__(16) unsigned char memory[kThreads * kPitch * sizeof(A)];
     auto *const shared = reinterpret_cast<A *>(memory) + static_cast<int>(threadIdx.x - tile.lane()) * kPitch;
@@ -75,21 +82,22 @@ __device__ void join_tile(const A (&sums)[size], Groups tile, int width_bits, co
         for (int i = tile.lane(); i < results * half; i += tile.size()) {
             const int y = i / results;
             A &upper = shared[place(i - y * results, y)];
-            upper = F::join(upper, shared[place(i - y * results, y + half)]);
+            upper = f.join(upper, shared[place(i - y * results, y + half)]);
         }
     }
     __syncthreads();
     for (int i = tile.lane(); i < results; i += tile.size()) store(i, shared[place(i, 0)]);
 }
 
-template <typename T, int size>
-inline constexpr int kColumnBlocksAtOnce = column_blocks_at_once(sizeof(T), size);
+template <typename F, typename T, int size>
+inline constexpr int kColumnBlocksAtOnce = column_blocks_at_once(sizeof(T), size, is_variance<F>);
 
 template <typename F, typename T, typename R, int size, int loads>
-__global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<T, size>)
+__global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<F, T, size>)
     columns_kernel(const __grid_constant__ ColumnsParams<T, R, typename F::A> p) {
     using A = typename F::A;
     using V = Loaded<T, size>;
+    const F f = reducer_of<F>(p.target.finish);
     const int parts = p.target.parts;
     const unsigned block = parts > 1 ? blockIdx.x / parts : blockIdx.x;
     const int part = static_cast<int>(blockIdx.x - block * parts);
@@ -99,7 +107,7 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<T, size>)
     const int height = 1 << p.height_bits;
     A sums[size];
 #pragma unroll
-    for (int e = 0; e < size; ++e) sums[e] = F::identity();
+    for (int e = 0; e < size; ++e) sums[e] = f.identity();
     if (column < p.columns) {
         const bool shares_rows = p.share < p.n;
         const int y = p.tile.lane() >> p.width_bits;
@@ -126,7 +134,7 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<T, size>)
 #pragma unroll
                 for (int j = 0; j < count.value; ++j)
                     if (is_there(j)) x[j] = *reinterpret_cast<const V *>(at + j * p.step);
-                join_columns<F, T, size>(sums, x, segment * p.segment_weight + i * p.row_weight,
+                join_columns<F, T, size>(f, sums, x, segment * p.segment_weight + i * p.row_weight,
                                          height * p.row_weight, p.target.bits, is_there);
             }
             i += count.value * height;
@@ -135,7 +143,8 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<T, size>)
         const auto all = [](int) { return true; };
         using Most = Int<loads>;
         using Few = Int<kInFlight>;
-        while (i + (loads - 1) * height < end) take(Most{}, all);
+        if (p.deep)
+            while (i + (loads - 1) * height < end) take(Most{}, all);
         if constexpr (loads > kInFlight)
             while (i + (kInFlight - 1) * height < end) take(Few{}, all);
         if (i < end) take(Few{}, [&](int j) { return i + j * height < end; });
@@ -147,15 +156,15 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<T, size>)
         for (int e = 0; e < size; ++e) p.target.template store<F>(place + e * p.out_stride, part, sums[e]);
         return;
     }
-    join_tile<F>(sums, p.tile, p.width_bits, [&](int i, const A &sum) {
+    join_tile(f, sums, p.tile, p.width_bits, [&](int i, const A &sum) {
         const unsigned found = first_column + i / size;
         if (found < p.columns)
             p.target.template store<F>(p.places.offset_at(found) + i % size * p.out_stride, part, sum);
     });
 }
 
-template <typename T, int size>
-inline constexpr int kColumnLoads = column_loads(sizeof(T), size);
+template <typename F, typename T, int size>
+inline constexpr int kColumnLoads = column_loads(sizeof(T), size, is_heavy<F>);
 template <typename F, typename T>
 inline constexpr int kShortColumnLoads = short_column_loads(gives_index<F>, is_floating(ElementTypeOf<T>::value));
 
@@ -172,9 +181,9 @@ cudaError_t launch_columns(const ReduceLaunch &launch, cudaStream_t stream) noex
         error = launch_kernel<columns_kernel<F, T, R, size.value, loads.value>>(grid.blocks, kThreads, stream, p);
     };
     if (grid.size == 1)
-        with(Int<1>{}, Int<kColumnLoads<T, 1>>{});
+        with(Int<1>{}, Int<kColumnLoads<F, T, 1>>{});
     else if (grid.size == kSize)
-        with(Int<kSize>{}, Int<kColumnLoads<T, kSize>>{});
+        with(Int<kSize>{}, Int<kColumnLoads<F, T, kSize>>{});
     if constexpr (sizeof(T) >= 4 && kHalf > 1)
         if (grid.size == kHalf) with(Int<kHalf>{}, Int<kShortColumnLoads<F, T>>{});
     return error != cudaSuccess ? error : combine<F, R>(launch, p.target, stream);

@@ -19,38 +19,60 @@ inline constexpr bool gives_index = false;
 template <typename F>
 inline constexpr bool gives_index<F, std::void_t<decltype(F::A::index)>> = true;
 
+template <typename F>
+inline constexpr bool is_sum = false;
+template <typename T>
+inline constexpr bool is_sum<SumOrProduct<T>> = true;
+template <typename F>
+inline constexpr bool is_variance = false;
+template <typename T>
+inline constexpr bool is_variance<Reducer<Op::var, T>> = true;
+template <typename F>
+inline constexpr bool is_heavy = gives_index<F> || is_variance<F>;
+// Whether it takes several elements at once.
+template <typename F>
+inline constexpr bool takes_all = is_sum<F> || is_variance<F>;
+
+// What reduces, as a launch asks for it.
+template <typename F>
+__device__ F reducer_of(const Finish &finish) {
+    F f{};
+    if constexpr (is_sum<F>) f.product = finish.product;
+    return f;
+}
+
 // Joins what comes later among a thread's own elements.
 template <typename F, typename A = typename F::A>
-__device__ A join_later(A a, A b) {
+__device__ A join_later(const F &f, A a, A b) {
     if constexpr (gives_index<F>)
-        return F::join_later(a, b);
+        return f.join_later(a, b);
     else
-        return F::join(a, b);
+        return f.join(a, b);
 }
 
 // Joins `loads` values in pairs, so that sums stay accurate and all loads come before the first use.
 template <typename F, int loads, typename A = typename F::A>
-__device__ A join_pairs(A (&values)[loads]) {
+__device__ A join_pairs(const F &f, A (&values)[loads]) {
 #pragma unroll
     for (int by = 1; by < loads; by *= 2)
 #pragma unroll
-        for (int j = 0; j + by < loads; j += 2 * by) values[j] = join_later<F>(values[j], values[j + by]);
+        for (int j = 0; j + by < loads; j += 2 * by) values[j] = join_later(f, values[j], values[j + by]);
     return values[0];
 }
 
 // Joins the values of each group in its first thread. All threads of the block take part.
 template <typename F, typename A = typename F::A>
-__device__ A join_group(A value, Groups groups) {
+__device__ A join_group(const F &f, A value, Groups groups) {
     __shared__ __align__(16) unsigned char memory[8 * sizeof(A)];
     auto *shared = reinterpret_cast<A *>(memory);
-    for (int by = min(groups.size(), 32) / 2; by > 0; by /= 2) value = F::join(value, shuffled_down(value, by));
+    for (int by = min(groups.size(), 32) / 2; by > 0; by /= 2) value = f.join(value, shuffled_down(value, by));
     if (groups.size() <= 32) return value;
     const int warp = static_cast<int>(threadIdx.x) / 32;
     __syncthreads();  // the memory may be in use still
     if (threadIdx.x % 32 == 0) shared[warp] = value;
     __syncthreads();
     if (groups.lane() == 0)
-        for (int i = 1; i < groups.size() / 32; ++i) value = F::join(value, shared[warp + i]);
+        for (int i = 1; i < groups.size() / 32; ++i) value = f.join(value, shared[warp + i]);
     return value;
 }
 
@@ -227,11 +249,12 @@ template <typename F, typename R>
 __global__ void __launch_bounds__(kThreads) combine_kernel(const CombineParams<R, F> p) {
     const std::int64_t result = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    typename F::A value = F::identity();
+    const F f = reducer_of<F>(p.target.finish);
+    typename F::A value = f.identity();
     if (result < p.results)
         for (int part = lane; part < p.target.parts; part += 32)
-            value = F::join(value, p.target.partial[result * p.target.parts + part]);
-    value = join_group<F>(value, Groups{5});
+            value = f.join(value, p.target.partial[result * p.target.parts + part]);
+    value = join_group(f, value, Groups{5});
     if (lane != 0 || result >= p.results) return;
     if (p.joined != nullptr)
         p.joined[result * p.slots + p.slot] = OfPieces<F>::of(value, p.first_index);
@@ -241,7 +264,7 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const CombineParams<R
 
 template <typename F, typename T>
 constexpr ReduceTraits traits_of() {
-    return {sizeof(T), Vector<T>::kSize, sizeof(typename F::A), gives_index<F>};
+    return {sizeof(T), Vector<T>::kSize, sizeof(typename F::A), gives_index<F>, is_variance<F>};
 }
 
 // `T`: of the elements.
@@ -249,7 +272,8 @@ template <typename F, typename T, typename R>
 Target<R, typename F::A> make_target(const ReduceLaunch &launch, int parts) noexcept {
     const bool partial = parts > 1 || launch.slots > 0;
     return {static_cast<R *>(launch.out), partial ? static_cast<typename F::A *>(launch.scratch) : nullptr, parts,
-            finish_of(launch.op, launch.reduced, returns_wide(launch)), flipped_bits<T>(launch)};
+            finish_of(launch.op, launch.reduced, launch.correction, returns_wide(launch)),
+            flipped_bits<T>(launch)};
 }
 
 template <typename F, typename R>

@@ -51,6 +51,7 @@ struct ReduceTraits {
     int vector;         // elements of 16 bytes
     int partial_bytes;  // of a partial result
     bool index;         // it gives one
+    bool variance;
 };
 
 struct RowsPlan {
@@ -83,6 +84,7 @@ struct ColumnsPlan {
     unsigned segment_weight;
     int share;  // of n, that a tile takes, and of the segments; of one of them all
     int segment_share;
+    bool deep;  // whether threads have all their loads in flight, or kInFlight
 };
 
 // Blocks, and how many of them share a result; and which kernel of the family.

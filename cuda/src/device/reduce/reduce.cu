@@ -12,7 +12,9 @@ namespace cukern::cuda {
 // bits of its elements.
 constexpr Op kernel_of(Op op) {
     switch (op) {
-        case Op::mean: return Op::sum;
+        case Op::mean:
+        case Op::prod: return Op::sum;
+        case Op::std: return Op::var;
         case Op::min: return Op::max;
         case Op::argmin: return Op::argmax;
         case Op::all: return Op::any;
@@ -27,11 +29,11 @@ cudaError_t launch_stored(const ReduceLaunch &launch, cudaStream_t stream) noexc
     if constexpr (!has_stored_kernel(op, kType)) {
         return cudaErrorInvalidValue;
     } else {
-        using F = ShortReducer<op, T>;
-        constexpr bool kWidens = (op == Op::sum || op == Op::prod) && (is_integer(kType) || kind_of(kType) == 'b');
+        using F = KernelReducer<op, T>;
+        using Long = std::conditional_t<op == Op::sum, F, Reducer<op, T>>;
+        constexpr bool kWidens = op == Op::sum && (is_integer(kType) || kind_of(kType) == 'b');
         using R = reduced_t<op, std::conditional_t<kWidens, accumulator_t<T>, T>>;
-        if (launch.slots > 0 && launch.slot >= launch.slots)
-            return join_pieces<F, Reducer<op, T>, T, R>(launch, stream);
+        if (launch.slots > 0 && launch.slot >= launch.slots) return join_pieces<F, Long, T, R>(launch, stream);
         return reduces_along_rows(launch) ? launch_rows<F, T, R>(launch, stream)
                                           : launch_columns<F, T, R>(launch, stream);
     }
@@ -41,7 +43,7 @@ template <typename T>
 cudaError_t launch_stored_reduction(const ReduceLaunch &launch, cudaStream_t stream) noexcept {
     switch (kernel_of(launch.op)) {
         case Op::sum: return launch_stored<Op::sum, T>(launch, stream);
-        case Op::prod: return launch_stored<Op::prod, T>(launch, stream);
+        case Op::var: return launch_stored<Op::var, T>(launch, stream);
         case Op::max: return launch_stored<Op::max, T>(launch, stream);
         case Op::argmax: return launch_stored<Op::argmax, T>(launch, stream);
         case Op::any: return launch_stored<Op::any, T>(launch, stream);

@@ -18,7 +18,7 @@
 namespace cukern::cuda {
 
 template <typename F, typename T, bool split>
-inline constexpr int kRowLoads = row_loads(sizeof(T), gives_index<F>, split);
+inline constexpr int kRowLoads = row_loads(sizeof(T), is_heavy<F>, split);
 
 template <typename T, typename R, typename A>
 struct RowsParams : RowsPlan {
@@ -46,12 +46,13 @@ struct Row {
 };
 
 template <typename F, typename T, int size>
-__device__ typename F::A reduce_vector(const Elements<T, size> &vector, int first) {
+__device__ typename F::A reduce_vector(const F &f, const Elements<T, size> &vector, int first) {
     if constexpr (is_any<F>) return kinds_in(vector);
     const T(&values)[size] = vector.values;
+    if constexpr (takes_all<F>) return f.template of_all<size>(values, [](int) { return true; });
     typename F::A result = F::of(values[0], 0);
 #pragma unroll
-    for (int i = 1; i < size; ++i) result = join_later<F>(result, F::of(values[i], i));
+    for (int i = 1; i < size; ++i) result = join_later(f, result, F::of(values[i], i));
     if constexpr (gives_index<F>) result.index += static_cast<decltype(result.index)>(first);
     return result;
 }
@@ -59,12 +60,12 @@ __device__ typename F::A reduce_vector(const Elements<T, size> &vector, int firs
 // Joins what a thread has loaded in pairs; indices, which are larger, one by one. What was not there is the
 // identity, beyond which everything is.
 template <typename F, int loads, typename A = typename F::A>
-__device__ void join_loads(A (&sums)[kRowSums], A (&values)[loads]) {
+__device__ void join_loads(const F &f, A (&sums)[kRowSums], A (&values)[loads]) {
     if constexpr (gives_index<F>) {
 #pragma unroll
-        for (int j = 0; j < loads; ++j) sums[j % kRowSums] = F::join_later(sums[j % kRowSums], values[j]);
+        for (int j = 0; j < loads; ++j) sums[j % kRowSums] = f.join_later(sums[j % kRowSums], values[j]);
     } else {
-        sums[0] = F::join(sums[0], join_pairs<F>(values));
+        sums[0] = f.join(sums[0], join_pairs(f, values));
     }
 }
 
@@ -76,6 +77,7 @@ __global__ void __launch_bounds__(kThreads, split ? 2 : 0)
     constexpr int kSize = Vector<T>::kSize;
     constexpr int kLoads = kRowLoads<F, T, split>;
     const Words &bits = p.target.bits;
+    const F f = reducer_of<F>(p.target.finish);
     const int pieces = p.target.parts;
     const unsigned block = pieces > 1 ? blockIdx.x / pieces : blockIdx.x;
     const int piece = static_cast<int>(blockIdx.x - block * pieces);
@@ -86,7 +88,7 @@ __global__ void __launch_bounds__(kThreads, split ? 2 : 0)
     const unsigned row = block * p.groups.count() + p.groups.index();
     A sums[kRowSums];
 #pragma unroll
-    for (int j = 0; j < kRowSums; ++j) sums[j] = F::identity();
+    for (int j = 0; j < kRowSums; ++j) sums[j] = f.identity();
     const int segments_end = split ? 1 : min(p.num_segments, (piece + 1) * p.share);
     for (int segment = split ? 0 : piece * p.share; row < p.rows && segment < segments_end; ++segment) {
         const T *const elements = p.in + p.kept.offset_at(row) + p.segments.offset_at(segment);
@@ -103,7 +105,7 @@ __global__ void __launch_bounds__(kThreads, split ? 2 : 0)
         T tail_elements[kEdge];
         if constexpr (split) {  // so many vectors leave no registers to keep them in
             for (int k = lane; k < head_end; k += group)
-                sums[0] = join_later<F>(sums[0], value_of<F>(elements[k], begin + k, bits));
+                sums[0] = join_later(f, sums[0], value_of<F>(elements[k], begin + k, bits));
         } else {
 #pragma unroll
             for (int j = 0; j < kEdge; ++j) {
@@ -119,15 +121,24 @@ __global__ void __launch_bounds__(kThreads, split ? 2 : 0)
             for (int j = 0; j < kLoads; ++j)
                 if (is_there(v + j * group)) x[j] = r.base[v + j * group];
             flip_all<F, T>(x, bits);
-            A values[kLoads];
+            if constexpr (takes_all<F>) {
+                T values[kLoads * kSize];
 #pragma unroll
-            for (int j = 0; j < kLoads; ++j) {
-                const int at = v + j * group;
-                values[j] = is_there(at)
-                                ? reduce_vector<F>(bit_cast<Vector<T>>(x[j]), begin + at * kSize - r.shift)
-                                : F::identity();
+                for (int i = 0; i < kLoads * kSize; ++i)
+                    values[i] = bit_cast<Vector<T>>(x[i / kSize]).values[i % kSize];
+                const auto is_value = [&](int i) { return is_there(v + i / kSize * group); };
+                sums[0] = f.join(sums[0], f.template of_all<kSize>(values, is_value));
+            } else {
+                A values[kLoads];
+#pragma unroll
+                for (int j = 0; j < kLoads; ++j) {
+                    const int at = v + j * group;
+                    values[j] = is_there(at)
+                                    ? reduce_vector(f, bit_cast<Vector<T>>(x[j]), begin + at * kSize - r.shift)
+                                    : f.identity();
+                }
+                join_loads(f, sums, values);
             }
-            join_loads<F>(sums, values);
         };
         for (; v + (kLoads - 1) * group < whole_end; v += step) take([](int) { return true; });
         // What is left, at once too; of short rows it is a good part of the work.
@@ -142,39 +153,39 @@ __global__ void __launch_bounds__(kThreads, split ? 2 : 0)
 #pragma unroll
             for (int j = 0; j < kLoads; ++j)
                 if (v + j * group < whole_end)
-                    sums[j % kRowSums] = join_later<F>(
-                        sums[j % kRowSums],
-                        reduce_vector<F>(bit_cast<Vector<T>>(x[j]), begin + (v + j * group) * kSize - r.shift));
+                    sums[j % kRowSums] = join_later(
+                        f, sums[j % kRowSums],
+                        reduce_vector(f, bit_cast<Vector<T>>(x[j]), begin + (v + j * group) * kSize - r.shift));
         }
         if constexpr (split) {
             for (int k = tail; k < tail_end; k += group)
-                sums[1] = F::join(sums[1], value_of<F>(elements[k], begin + k, bits));
+                sums[1] = f.join(sums[1], value_of<F>(elements[k], begin + k, bits));
         } else {
 #pragma unroll
             for (int j = 0; j < kEdge; ++j) {
                 if (lane + j * group < head_end)
-                    sums[0] = F::join(sums[0], value_of<F>(head_elements[j], begin + lane + j * group, bits));
+                    sums[0] = f.join(sums[0], value_of<F>(head_elements[j], begin + lane + j * group, bits));
                 if (tail + j * group < tail_end)
-                    sums[1] = F::join(sums[1], value_of<F>(tail_elements[j], begin + tail + j * group, bits));
+                    sums[1] = f.join(sums[1], value_of<F>(tail_elements[j], begin + tail + j * group, bits));
             }
         }
     }
-    A sum = F::join(sums[0], sums[1]);
-    sum = join_group<F>(sum, p.groups);
+    A sum = f.join(sums[0], sums[1]);
+    sum = join_group(f, sum, p.groups);
     if (lane == 0 && row < p.rows) p.target.template store<F>(row, piece, sum);
 }
 
 // The elements of one vector that belong to a row of n, which starts `shift` elements after the vector at `base`.
 // A function, since a thread needs it for each of its rows.
 template <typename F, typename T>
-__device__ __noinline__ typename F::A reduce_edge(const Words *base, int vector, int shift, int n,
+__device__ __noinline__ typename F::A reduce_edge(const F f, const Words *base, int vector, int shift, int n,
                                                   const Words bits) {
     constexpr int kSize = Vector<T>::kSize;
-    typename F::A result = F::identity();
+    typename F::A result = f.identity();
     const T *elements = reinterpret_cast<const T *>(base + vector);
     for (int i = 0; i < kSize; ++i) {
         const int at = vector * kSize + i - shift;
-        if (at >= 0 && at < n) result = join_later<F>(result, value_of<F>(elements[i], at, bits));
+        if (at >= 0 && at < n) result = join_later(f, result, value_of<F>(elements[i], at, bits));
     }
     return result;
 }
@@ -183,7 +194,7 @@ __device__ __noinline__ typename F::A reduce_edge(const Words *base, int vector,
 // the rows out, until each has one. Returns the first row of which the thread then has the result, the next ones
 // follow in `values`.
 template <typename F, typename A = typename F::A>
-__device__ int join_rows(A (&values)[kInFlight], Groups groups) {
+__device__ int join_rows(const F &f, A (&values)[kInFlight], Groups groups) {
     int by = groups.size() / 2;
     int first = 0;
 #pragma unroll
@@ -194,12 +205,12 @@ __device__ int join_rows(A (&values)[kInFlight], Groups groups) {
         for (int j = 0; j < half; ++j) {
             const A given = upper ? values[j] : values[j + half];
             const A kept = upper ? values[j + half] : values[j];
-            values[j] = F::join(kept, shuffled_across(given, by));
+            values[j] = f.join(kept, shuffled_across(given, by));
         }
         if (upper) first += half;
         by /= 2;
     }
-    for (; by > 0; by /= 2) values[0] = F::join(values[0], shuffled_across(values[0], by));
+    for (; by > 0; by /= 2) values[0] = f.join(values[0], shuffled_across(values[0], by));
     return first;
 }
 
@@ -208,6 +219,7 @@ __global__ void __launch_bounds__(kThreads)
     short_rows_kernel(const __grid_constant__ RowsParams<T, R, typename F::A> p) {
     using A = typename F::A;
     constexpr int kSize = Vector<T>::kSize;
+    const F f = reducer_of<F>(p.target.finish);
     const int lane = p.groups.lane();
     const int rows = p.groups.count();
     const unsigned first = blockIdx.x * rows * kInFlight + p.groups.index();
@@ -230,15 +242,15 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int j = 0; j < kInFlight; ++j) {
         const unsigned row = first + j * rows;
-        sums[j] = F::identity();
+        sums[j] = f.identity();
         if (whole[j]) {
-            sums[j] = reduce_vector<F>(bit_cast<Vector<T>>(x[j]), place[j]);
+            sums[j] = reduce_vector(f, bit_cast<Vector<T>>(x[j]), place[j]);
         } else if (row < p.rows) {
             const Row<T> r(p.in + p.kept.offset_at(row), p.n);
-            if (lane < r.vectors) sums[j] = reduce_edge<F, T>(r.base, lane, r.shift, p.n, p.target.bits);
+            if (lane < r.vectors) sums[j] = reduce_edge<F, T>(f, r.base, lane, r.shift, p.n, p.target.bits);
         }
     }
-    const int held = join_rows<F>(sums, p.groups);
+    const int held = join_rows(f, sums, p.groups);
     // Threads whose numbers differ in the other bits hold the same.
     if ((lane & (max(p.groups.size() / kInFlight, 1) - 1)) != 0) return;
     const int count = kInFlight / min(p.groups.size(), kInFlight);

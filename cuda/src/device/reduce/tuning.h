@@ -26,18 +26,24 @@ constexpr int kLeastRowBits = 3;  // of the threads that take a row
 // Vectors of a row for each thread, up to which groups stay narrow: joining threads takes longer than going on.
 constexpr int row_vectors(bool index) { return index ? 32 : 16; }
 // Loads of a thread along a row. Of rows that blocks share it has many more to do, as many as registers hold
-// beside an index.
-constexpr int row_loads(int element_bytes, bool index, bool split) {
-    return split ? loads_of(element_bytes, index ? 12 : 16) : kInFlight;
+// beside an index, or what a variance is made of.
+constexpr int row_loads(int element_bytes, bool heavy, bool split) {
+    return split ? loads_of(element_bytes, heavy ? 12 : 16) : kInFlight;
 }
 
 // Columns: blocks that share them, 8 for each multiprocessor.
 constexpr std::int64_t kColumnBlocks = 1056;
 constexpr int kVectorLoads = 8;
 constexpr std::int64_t kLeastRows = 32;  // that are worth for threads to lie along
-// Loads of a thread down a column, or down those of a vector.
-constexpr int column_loads(int element_bytes, int size) {
-    return size > 1 ? loads_of(element_bytes, kVectorLoads) : element_bytes < 8 ? 16 : 8;
+// Loads of a thread down a column, or down those of a vector. `heavy`: indices and variances.
+constexpr int column_loads(int element_bytes, int size, bool heavy) {
+    if (size > 1) return loads_of(element_bytes, kVectorLoads);
+    return element_bytes < 4 || (element_bytes == 4 && heavy) ? 16 : 8;
+}
+// Where a block has single columns of 4 bytes side by side, kInFlight loads are enough, and more rows at once were
+// slower, by 6 to 16 %.
+constexpr bool is_deep(int element_bytes, int size, bool heavy, bool wide) {
+    return size > 1 || element_bytes != 4 || heavy || !wide;
 }
 // Few rows, of which a thread takes all, by half a vector, so that more blocks are under way. Indices of floats,
 // which compare for NaNs too, were faster with sixteen loads.
@@ -45,7 +51,9 @@ constexpr std::int64_t kFewRows = 32;
 constexpr int short_column_loads(bool index, bool is_float) { return index && is_float ? 16 : 8; }
 // Blocks at once on a multiprocessor, for which registers are left (0: any): for short elements, where it was
 // faster by up to 7 %; others need the registers.
-constexpr int column_blocks_at_once(int element_bytes, int size) { return element_bytes < 4 && size > 1 ? 4 : 0; }
+constexpr int column_blocks_at_once(int element_bytes, int size, bool variance) {
+    return element_bytes < 4 && size > 1 && !variance ? 4 : 0;
+}
 // Bits of the rows of threads of a tile.
 constexpr int tile_height_bits(bool few, std::int64_t rows, int load_bytes) {
     return few || rows < 16 ? 0 : rows < 32 ? 1 : load_bytes == 8 ? 3 : 2;
