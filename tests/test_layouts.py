@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from conftest import SMALL, use
 from oracles import assert_result, refusal
 
 import cukern
+from cukern import _cukern
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -312,3 +314,49 @@ def test_packed_conversions(source: str, rng: np.random.Generator) -> None:
         for target in ("bool", "uint8", "int16", "int64", "float16", "float32", "float64", "complex64"):
             wanted = (x.real if x.dtype.kind == "c" and target not in ("bool", "complex64") else x).astype(target)
             np.testing.assert_array_equal(cukern.asnumpy(own.astype(target)), wanted)
+
+
+@pytest.mark.parametrize("dtype", [*TYPES, "bool", "bfloat16", "uint16", "complex64"])
+def test_packed_arrays_that_begin_anywhere(dtype: str, rng: np.random.Generator) -> None:
+    """Every operation gives of arrays that begin inside a vector, all alike or not, what it gives of others."""
+
+    def host(x: cukern.Array) -> np.ndarray:
+        return cukern.asnumpy(x.astype("float32") if x.dtype == cukern.bfloat16 else x)
+
+    for row in _cukern._table:
+        if row["kind"] not in ("unary", "binary"):
+            continue
+        function, count = getattr(cukern, row["name"]), 2 if row["kind"] == "binary" else 1
+        for n, places in itertools.product((1, 6, 40, 1500), ((1, 1, 1), (0, 1, 3), (5, 2, 0))):
+            drawn = np.dtype("bool" if dtype == "bool" else "int8")
+            bases = [cukern.asarray(random_array(rng, (n + 8,), drawn)).astype(dtype) for _ in range(count)]
+            operands = [base[place : place + n] for base, place in zip(bases, places, strict=False)]
+            try:
+                want = function(*[cukern.copy(operand) for operand in operands])
+            except TypeError:
+                break
+            out = cukern.zeros(n + 8, want.dtype)
+            function(*operands, out=out[places[2] : places[2] + n])
+            whole = np.zeros(n + 8, host(want).dtype)
+            whole[places[2] : places[2] + n] = host(want)
+            np.testing.assert_array_equal(host(out), whole)
+            np.testing.assert_array_equal(host(function(*operands)), host(want))
+            if want.dtype == operands[0].dtype:
+                rest = np.array(host(bases[0]))
+                rest[places[0] : places[0] + n] = host(want)
+                function(*operands, out=operands[0])
+                np.testing.assert_array_equal(host(bases[0]), rest)
+
+
+def test_copies_onto_themselves(rng: np.random.Generator) -> None:
+    """Nothing happens, but for what overlaps otherwise."""
+    a = random_array(rng, (40, 30), np.dtype(np.float32))
+    x = cukern.asarray(a)
+    for _ in range(3):
+        for view in (x, x.T, x[::2, 1:], x[::-1]):
+            assert cukern.positive(view, out=view) is view
+            assert cukern.conj(view, out=view) is view
+    np.testing.assert_array_equal(cukern.asnumpy(x), a)
+    cukern.negative(x, out=x)
+    cukern.copyto(x, x)
+    np.testing.assert_array_equal(cukern.asnumpy(x), -a)

@@ -41,9 +41,7 @@ constexpr ElementType stored_type(Op op, ElementType type) {
         case Op::sum:
         case Op::prod: return type == ElementType::int64 ? ElementType::uint64 : type;
         case Op::any:
-        case Op::all:
-            if (kind_of(type) == 'f') return type == ElementType::bfloat16 ? ElementType::float16 : type;
-            return bits_of(type);
+        case Op::all: return type == ElementType::complex128 ? type : type_of('u', size_of(type));
         case Op::max:
         case Op::min:
         case Op::argmax:

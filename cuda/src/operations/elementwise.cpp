@@ -9,7 +9,7 @@ Status elementwise(const ElementwiseCall &call, const Execution &where) noexcept
     const auto run = [](Context &context, const ElementwiseCall &own, const StreamRef &stream) {
         ElementwiseLaunch launch;
         plan_elementwise(own, &launch);
-        return launch.count == 0 ? CUKERN_OK : context.runtime.launch_elementwise(launch, stream.handle);
+        return does_nothing(launch) ? CUKERN_OK : context.runtime.launch_elementwise(launch, stream.handle);
     };
     return execute(call, where, Staging::Uses::once, run);
 }
@@ -27,13 +27,13 @@ public:
     }
 
     Status launch(void *const *data, const StreamRef &stream) noexcept override {
-        if (launch_.count == 0) return CUKERN_OK;
         Context *active = nullptr;
         CUKERN_TRY(context(&active));
         const DeviceGuard guard(active->runtime, stream.device);
         CUKERN_TRY(guard.status());
         for (int i = 0; i < launch_.num_operands; ++i)
             launch_.data[i] = static_cast<char *>(data[i]) + offsets_[i];
+        if (does_nothing(launch_)) return CUKERN_OK;
         return active->runtime.launch_elementwise(launch_, stream.handle);
     }
 

@@ -176,6 +176,14 @@ ElementwiseLaunch plan_copy(const TensorView &source, const TensorView &destinat
     return plan;
 }
 
+bool does_nothing(const ElementwiseLaunch &launch) noexcept {
+    if (launch.count == 0) return true;
+    if (launch.op != Op::copy || launch.immediate[1] || launch.data[0] != launch.data[1] ||
+        launch.types[0] != launch.types[1])
+        return false;
+    return std::equal(launch.strides[0], launch.strides[0] + launch.ndim, launch.strides[1]);
+}
+
 bool is_contiguous(const ElementwiseLaunch &launch) noexcept {
     if (launch.ndim != 1) return false;
     for (int i = 0; i < launch.num_operands; ++i) {

@@ -36,6 +36,9 @@ Immediate value_as(const TensorView &view, ElementType type) noexcept;
 // The launch of destination = source, converting between element types.
 ElementwiseLaunch plan_copy(const TensorView &source, const TensorView &destination) noexcept;
 
+// Whether there is nothing to do: no elements, or a copy onto itself.
+bool does_nothing(const ElementwiseLaunch &launch) noexcept;
+
 // All operands of type `compute` (out of the operation's own result type), packed without gaps or immediate.
 bool is_contiguous(const ElementwiseLaunch &launch) noexcept;
 

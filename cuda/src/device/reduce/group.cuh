@@ -76,13 +76,30 @@ __device__ A join_group(const F &f, A value, Groups groups) {
     return value;
 }
 
+template <typename F>
+inline constexpr bool is_any = false;
+template <typename T>
+inline constexpr bool is_any<Reducer<Op::any, T>> = true;
+
 // The smallest element is the largest of those with their bits flipped: the sign of floats, all of integers, which
 // reverses their order. So one kernel finds both, and the indices of both; with the sign's bit of integers flipped
-// it finds those of unsigned ones too.
+// it finds those of unsigned ones too. Whether there are nonzero elements depends on their bits but for the sign
+// of floats, so that one kernel serves all types of a size.
 template <typename F>
 inline constexpr bool flips = gives_index<F>;
 template <typename T>
 inline constexpr bool flips<Reducer<Op::max, T>> = true;
+
+// The bits that count, for 16 bytes.
+inline Words counted_bits(ElementType type) noexcept {
+    const bool has_sign = is_floating(type) || kind_of(type) == 'c';
+    const int part = size_of(type) / (kind_of(type) == 'c' ? 2 : 1);
+    unsigned char bytes[16];
+    for (int i = 0; i < 16; ++i) bytes[i] = has_sign && i % part == part - 1 ? 0x7F : 0xFF;
+    Words words;
+    std::memcpy(&words, bytes, sizeof words);
+    return words;
+}
 
 // The bits to flip, for 16 bytes.
 template <typename T>
@@ -106,19 +123,25 @@ Words flipped_bits(const ReduceLaunch &launch) noexcept {
     return words;
 }
 
+// One word of what was loaded, as it is reduced.
+template <typename F>
+__device__ std::uint32_t reduced_word(std::uint32_t word, std::uint32_t bits) {
+    return is_any<F> ? word & bits : word ^ bits;
+}
+
 template <typename F, typename T>
 __device__ T flipped(T element, const Words &bits) {
-    if constexpr (!flips<F>) {
+    if constexpr (!flips<F> && !is_any<F>) {
         return element;
     } else if constexpr (std::is_same_v<T, Bool>) {  // any other byte than 0 is true
         return {static_cast<std::uint8_t>((element.byte != 0) ^ (bits.values[0] & 1))};
     } else if constexpr (sizeof(T) < 4) {
         using Bits = std::conditional_t<sizeof(T) == 1, std::uint8_t, std::uint16_t>;
-        return bit_cast<T>(static_cast<Bits>(bit_cast<Bits>(element) ^ bits.values[0]));
+        return bit_cast<T>(static_cast<Bits>(reduced_word<F>(bit_cast<Bits>(element), bits.values[0])));
     } else {
         auto words = bit_cast<Elements<std::uint32_t, static_cast<int>(sizeof(T) / 4)>>(element);
 #pragma unroll
-        for (int i = 0; i < words.kSize; ++i) words.values[i] ^= bits.values[i];
+        for (int i = 0; i < words.kSize; ++i) words.values[i] = reduced_word<F>(words.values[i], bits.values[i]);
         return bit_cast<T>(words);
     }
 }
@@ -134,8 +157,8 @@ using Loaded =
 template <typename F, typename T, typename L, int loads>
 __device__ void flip_all(L (&x)[loads], const Words &bits) {
     constexpr bool kIsBool = std::is_same_v<T, Bool>;
-    if constexpr (flips<F>) {
-        if (!kIsBool && bits.values[3] == 0) return;
+    if constexpr (flips<F> || is_any<F>) {
+        if (!kIsBool && bits.values[3] == (is_any<F> ? 0xFFFFFFFF : 0)) return;
 #pragma unroll
         for (int j = 0; j < loads; ++j) {
 #pragma unroll
@@ -145,22 +168,16 @@ __device__ void flip_all(L (&x)[loads], const Words &bits) {
                 } else {
                     std::uint32_t &word = x[j].values[i];
                     if constexpr (kIsBool) word = (((word & 0x7F7F7F7F) + 0x7F7F7F7F) | word) >> 7 & 0x01010101;
-                    word ^= bits.values[i];
+                    word = reduced_word<F>(word, bits.values[i]);
                 }
             }
         }
     }
 }
 
-template <typename F>
-inline constexpr bool is_any = false;
-template <typename T>
-inline constexpr bool is_any<Reducer<Op::any, T>> = true;
-
 // Which kinds of elements a vector holds, word by word. Zeros of short elements: where subtracting 1 borrows.
 template <typename T>
 __device__ std::uint8_t kinds_in(const Vector<T> &vector) {
-    constexpr bool kIsFloat = !std::is_integral_v<T>;  // of which a zero may have a sign
     constexpr int kPart = static_cast<int>(sizeof(T)) / (is_complex<T> ? 2 : 1);
     constexpr int kWords = sizeof(T) < 4 ? 1 : static_cast<int>(sizeof(T) / 4);  // of an element
     constexpr std::uint32_t kOnes = kPart == 1 ? 0x01010101 : 0x00010001;
@@ -171,10 +188,7 @@ __device__ std::uint8_t kinds_in(const Vector<T> &vector) {
     for (int i = 0; i < Words::kSize; i += kWords) {
         std::uint32_t bits = 0;
 #pragma unroll
-        for (int j = i; j < i + kWords; ++j) {
-            const bool has_sign = kIsFloat && (kPart < 8 || j % 2 == 1);
-            bits |= words.values[j] & ~(has_sign ? kPart == 2 ? 0x80008000U : 0x80000000U : 0U);
-        }
+        for (int j = i; j < i + kWords; ++j) bits |= words.values[j];
         nonzero |= bits;
         zero |= kPart >= 4 ? bits == 0 : (bits - kOnes) & ~bits & (kOnes << (8 * kPart - 1));
     }
@@ -196,7 +210,7 @@ struct Target {
     A *partial;  // null: to out
     int parts;
     Finish finish;
-    Words bits;  // that are flipped in elements
+    Words bits;  // that are flipped in elements, or those that count
 
     template <typename F>
     __device__ void store(std::int64_t result, int part, A value) const {
@@ -214,7 +228,7 @@ struct Target {
             }
         }
         const R found = F::template result<R>(value, finish);
-        if constexpr (gives_index<F>)
+        if constexpr (!flips<F> || gives_index<F>)
             out[result] = found;
         else
             out[result] = flipped<F>(found, bits);
@@ -273,7 +287,7 @@ Target<R, typename F::A> make_target(const ReduceLaunch &launch, int parts) noex
     const bool partial = parts > 1 || launch.slots > 0;
     return {static_cast<R *>(launch.out), partial ? static_cast<typename F::A *>(launch.scratch) : nullptr, parts,
             finish_of(launch.op, launch.reduced, launch.correction, returns_wide(launch)),
-            flipped_bits<T>(launch)};
+            is_any<F> ? counted_bits(launch.type) : flipped_bits<T>(launch)};
 }
 
 template <typename F, typename R>
