@@ -1,4 +1,5 @@
-// Functions of complex numbers, in complex128: complex64 is computed there too and rounded once.
+// Functions of complex numbers, in complex128: complex64 is computed there too and rounded once, but for
+// logarithms, atan and atanh, whose parts are well-conditioned functions of what float32 gives exactly enough.
 //
 // The values at infinities, NaN and signed zeros are those of C99's Annex G, which NumPy gives on Linux. Methods:
 // W. Kahan, "Branch Cuts for Complex Elementary Functions" (1987), with log1p near 1 for logarithms.
@@ -28,10 +29,29 @@ constexpr double kLarge = 1e150;   // its square is finite, that of larger numbe
 constexpr double kLargeExp = 709;  // exp of more overflows
 
 CUKERN_HD double nan_value() { return kInfinity - kInfinity; }
-CUKERN_HD bool is_finite(Z z) { return std::isfinite(z.real) && std::isfinite(z.imag); }
-CUKERN_HD Z plus_i(Z z) { return {-z.imag, z.real}; }   // times i
-CUKERN_HD Z minus_i(Z z) { return {z.imag, -z.real}; }  // times -i
-CUKERN_HD double largest(Z z) { return std::fmax(std::abs(z.real), std::abs(z.imag)); }
+template <typename C>
+using Part = decltype(C::real);
+template <typename C>
+CUKERN_HD bool is_finite(C z) {
+    return std::isfinite(z.real) && std::isfinite(z.imag);
+}
+template <typename C>
+CUKERN_HD C plus_i(C z) {  // times i
+    return {-z.imag, z.real};
+}
+template <typename C>
+CUKERN_HD C minus_i(C z) {  // times -i
+    return {z.imag, -z.real};
+}
+template <typename C>
+CUKERN_HD Part<C> largest(C z) {
+    return std::fmax(std::abs(z.real), std::abs(z.imag));
+}
+// A constant in the type of a complex number's parts.
+template <typename C>
+CUKERN_HD Part<C> part(double value) {
+    return static_cast<Part<C>>(value);
+}
 
 // value * exp(x) * factor for an x whose exponential overflows: the product may be finite.
 CUKERN_HD double times_exp(double value, double x, double factor) {
@@ -69,25 +89,37 @@ CUKERN_COMPLEX_FUNCTION Z expm1(Z z) {
 }
 
 // log(abs(z)). Near 1 the modulus would have lost what the logarithm is made of.
-CUKERN_COMPLEX_FUNCTION double log_modulus(Z z) {
-    if (std::isinf(z.real) || std::isinf(z.imag)) return kInfinity;
-    const double x = std::abs(z.real) < std::abs(z.imag) ? std::abs(z.imag) : std::abs(z.real);
-    const double y = std::abs(z.real) < std::abs(z.imag) ? std::abs(z.real) : std::abs(z.imag);
-    if (x != x || y != y) return nan_value();
-    if (x > 0.5 && x < 1.5) return std::log1p((x - 1) * (x + 1) + y * y) / 2;
-    if (x > 1e300) return std::log(std::hypot(x / 4, y / 4)) + 2 * kLn2;
-    if (x < 1e-290 && x > 0) return std::log(std::hypot(std::ldexp(x, 100), std::ldexp(y, 100))) - 100 * kLn2;
-    return std::log(std::hypot(x, y));
+template <typename C>
+CUKERN_COMPLEX_FUNCTION Part<C> log_modulus(C z) {
+    if (std::isinf(z.real) || std::isinf(z.imag)) return part<C>(kInfinity);
+    const auto x = std::abs(z.real) < std::abs(z.imag) ? std::abs(z.imag) : std::abs(z.real);
+    const auto y = std::abs(z.real) < std::abs(z.imag) ? std::abs(z.real) : std::abs(z.imag);
+    if (x != x || y != y) return part<C>(nan_value());
+    if (x > part<C>(0.5) && x < part<C>(1.5)) return std::log1p((x - 1) * (x + 1) + y * y) / 2;
+    if (x == 0) return part<C>(-kInfinity);
+    const auto ratio = y / x;
+    return std::log(x) + std::log1p(ratio * ratio) / 2;
 }
 
-CUKERN_HD Z log(Z z) { return {log_modulus(z), std::atan2(z.imag, z.real)}; }
-CUKERN_HD Z log2(Z z) { return {log_modulus(z) * kLog2E, std::atan2(z.imag, z.real) * kLog2E}; }
-CUKERN_HD Z log10(Z z) { return {log_modulus(z) * kLog10E, std::atan2(z.imag, z.real) * kLog10E}; }
+template <typename C>
+CUKERN_HD C log(C z) {
+    return {log_modulus(z), std::atan2(z.imag, z.real)};
+}
+template <typename C>
+CUKERN_HD C log2(C z) {
+    return {log_modulus(z) * part<C>(kLog2E), std::atan2(z.imag, z.real) * part<C>(kLog2E)};
+}
+template <typename C>
+CUKERN_HD C log10(C z) {
+    return {log_modulus(z) * part<C>(kLog10E), std::atan2(z.imag, z.real) * part<C>(kLog10E)};
+}
 
-CUKERN_COMPLEX_FUNCTION Z log1p(Z z) {
-    const Z shifted = {z.real + 1, z.imag};
-    const double angle = std::atan2(shifted.imag, shifted.real);
-    if (largest(z) < 0.5 && is_finite(z)) return {std::log1p(z.real * (2 + z.real) + z.imag * z.imag) / 2, angle};
+template <typename C>
+CUKERN_COMPLEX_FUNCTION C log1p(C z) {
+    const C shifted = {z.real + 1, z.imag};
+    const auto angle = std::atan2(shifted.imag, shifted.real);
+    if (largest(z) < part<C>(0.5) && is_finite(z))
+        return {std::log1p(z.real * (2 + z.real) + z.imag * z.imag) / 2, angle};
     return {log_modulus(shifted), angle};
 }
 
@@ -208,27 +240,35 @@ CUKERN_HD Z acosh(Z z) {
     return {std::abs(w.imag), std::copysign(w.real, z.imag)};
 }
 
-CUKERN_COMPLEX_FUNCTION Z atanh(Z z) {
-    const double y = z.imag;
-    const double x = std::abs(z.real);
+template <typename C>
+CUKERN_COMPLEX_FUNCTION C atanh(C z) {
+    using R = Part<C>;
+    constexpr bool kIsFloat = sizeof(R) == sizeof(float);
+    constexpr R kLargest = static_cast<R>(kIsFloat ? 1e18 : kLarge);
+    constexpr R kHalfPi = static_cast<R>(kPi / 2);
+    const R y = z.imag;
+    const R x = std::abs(z.real);
     if (!is_finite(z)) {
-        if (std::isinf(y)) return {std::copysign(0.0, z.real), std::copysign(kPi / 2, y)};
-        if (std::isinf(x)) return {std::copysign(0.0, z.real), y != y ? y : std::copysign(kPi / 2, y)};
-        return {z.real == 0 ? z.real : nan_value(), nan_value()};
+        if (std::isinf(y)) return {std::copysign(R{0}, z.real), std::copysign(kHalfPi, y)};
+        if (std::isinf(x)) return {std::copysign(R{0}, z.real), y != y ? y : std::copysign(kHalfPi, y)};
+        return {z.real == 0 ? z.real : part<C>(nan_value()), part<C>(nan_value())};
     }
-    if (largest(z) > kLarge) {
-        const double modulus = std::hypot(x / 2, y / 2);
-        return {std::copysign(x / 4 / modulus / modulus, z.real), std::copysign(kPi / 2, y)};
+    if (largest(z) > kLargest) {
+        const R modulus = std::hypot(x / 2, y / 2);
+        return {std::copysign(x / 4 / modulus / modulus, z.real), std::copysign(kHalfPi, y)};
     }
-    if (x == 1 && std::abs(y) < 1e-150) {  // its square would vanish
-        const double real = y == 0 ? kInfinity : (kLn2 - std::log(std::abs(y))) / 2;
-        return {std::copysign(real, z.real), y == 0 ? y : std::copysign(kPi / 4, y)};
+    if (x == 1 && std::abs(y) < 1 / kLargest) {  // its square would vanish
+        const R real = y == 0 ? part<C>(kInfinity) : (static_cast<R>(kLn2) - std::log(std::abs(y))) / 2;
+        return {std::copysign(real, z.real), y == 0 ? y : std::copysign(kHalfPi / 2, y)};
     }
-    const double real = std::log1p(4 * x / ((1 - x) * (1 - x) + y * y)) / 4;
+    const R real = std::log1p(4 * x / ((1 - x) * (1 - x) + y * y)) / 4;
     return {std::copysign(real, z.real), std::atan2(2 * y, (1 - x) * (1 + x) - y * y) / 2};
 }
 
-CUKERN_HD Z atan(Z z) { return minus_i(atanh(plus_i(z))); }
+template <typename C>
+CUKERN_HD C atan(C z) {
+    return minus_i(atanh(plus_i(z)));
+}
 
 // x / abs(x): of 0 itself, of an infinite part its direction.
 CUKERN_COMPLEX_FUNCTION Z sign(Z z) {

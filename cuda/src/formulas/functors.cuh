@@ -356,47 +356,54 @@ struct Formula<Op::conj> {
     }
 };
 
-// Functions of real and complex floats. `real` is what a real `a` gives.
-#define CUKERN_REAL_OR_COMPLEX(id, real)                      \
-    template <typename T>                                     \
-    CUKERN_HD static T apply(T a) {                           \
-        if constexpr (is_complex<T>)                          \
-            return narrowed<T>(complex_math::id(widened(a))); \
-        else                                                  \
-            return static_cast<T>(real);                      \
+// Functions of real and complex floats: what a real `a` gives, and a complex one.
+#define CUKERN_REAL_OR_COMPLEX(real, complex) \
+    template <typename T>                     \
+    CUKERN_HD static T apply(T a) {           \
+        if constexpr (is_complex<T>)          \
+            return complex;                   \
+        else                                  \
+            return static_cast<T>(real);      \
     }
-#define CUKERN_FUNCTION(id, real)        \
-    template <>                          \
-    struct Formula<Op::id> {             \
-        CUKERN_REAL_OR_COMPLEX(id, real) \
+#define CUKERN_FORMULA(id, real, complex)     \
+    template <>                               \
+    struct Formula<Op::id> {                  \
+        CUKERN_REAL_OR_COMPLEX(real, complex) \
     };
-#define CUKERN_OWN_FUNCTION(id)                                                     \
+#define CUKERN_COARSE_FORMULA(id, complex)                                          \
     template <>                                                                     \
     struct Formula<Op::id> {                                                        \
-        CUKERN_REAL_OR_COMPLEX(id, real_math::id(a))                                \
+        CUKERN_REAL_OR_COMPLEX(real_math::id(a), complex)                           \
         CUKERN_HD static float apply_coarse(float a) { return coarse_math::id(a); } \
     };
+// Of complex64 in complex128, or in float32.
+#define CUKERN_FUNCTION(id, real) CUKERN_FORMULA(id, real, narrowed<T>(complex_math::id(widened(a))))
+#define CUKERN_PLAIN_FUNCTION(id, real) CUKERN_FORMULA(id, real, complex_math::id(a))
+#define CUKERN_OWN_FUNCTION(id) CUKERN_COARSE_FORMULA(id, narrowed<T>(complex_math::id(widened(a))))
 CUKERN_FUNCTION(sqrt, std::sqrt(a))
 CUKERN_FUNCTION(exp, std::exp(a))
 CUKERN_FUNCTION(expm1, std::expm1(a))
-CUKERN_FUNCTION(log, std::log(a))
-CUKERN_FUNCTION(log1p, std::log1p(a))
-CUKERN_FUNCTION(log2, std::log2(a))
-CUKERN_FUNCTION(log10, std::log10(a))
+CUKERN_PLAIN_FUNCTION(log, std::log(a))
+CUKERN_PLAIN_FUNCTION(log1p, std::log1p(a))
+CUKERN_PLAIN_FUNCTION(log2, std::log2(a))
+CUKERN_PLAIN_FUNCTION(log10, std::log10(a))
 CUKERN_FUNCTION(sin, std::sin(a))
 CUKERN_FUNCTION(cos, std::cos(a))
 CUKERN_OWN_FUNCTION(tan)
 CUKERN_FUNCTION(asin, std::asin(a))
 CUKERN_FUNCTION(acos, std::acos(a))
-CUKERN_FUNCTION(atan, std::atan(a))
+CUKERN_PLAIN_FUNCTION(atan, std::atan(a))
 CUKERN_OWN_FUNCTION(sinh)
 CUKERN_FUNCTION(cosh, std::cosh(a))
 CUKERN_FUNCTION(tanh, std::tanh(a))
 CUKERN_OWN_FUNCTION(asinh)
 CUKERN_OWN_FUNCTION(acosh)
-CUKERN_OWN_FUNCTION(atanh)
+CUKERN_COARSE_FORMULA(atanh, complex_math::atanh(a))
 #undef CUKERN_OWN_FUNCTION
+#undef CUKERN_PLAIN_FUNCTION
 #undef CUKERN_FUNCTION
+#undef CUKERN_COARSE_FORMULA
+#undef CUKERN_FORMULA
 #undef CUKERN_REAL_OR_COMPLEX
 
 template <>

@@ -77,8 +77,10 @@ __device__ void join_tile(const F &f, const A (&sums)[size], Groups tile, int wi
     const auto place = [=](int result, int y) {
         return ((y << width_bits) + result / size) * kPitch + result % size;
     };
+#pragma unroll 1
     for (int half = tile.size() >> width_bits >> 1; half > 0; half /= 2) {
         __syncthreads();
+#pragma unroll 1
         for (int i = tile.lane(); i < results * half; i += tile.size()) {
             const int y = i / results;
             A &upper = shared[place(i - y * results, y)];
@@ -86,6 +88,7 @@ __device__ void join_tile(const F &f, const A (&sums)[size], Groups tile, int wi
         }
     }
     __syncthreads();
+#pragma unroll 1
     for (int i = tile.lane(); i < results; i += tile.size()) store(i, shared[place(i, 0)]);
 }
 
@@ -145,9 +148,9 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<F, T, size>)
         using Few = Int<kInFlight>;
         if (p.deep)
             while (i + (loads - 1) * height < end) take(Most{}, all);
-        if constexpr (loads > kInFlight)
+        if constexpr (loads > kInFlight && !is_heavy<F>)
             while (i + (kInFlight - 1) * height < end) take(Few{}, all);
-        if (i < end) take(Few{}, [&](int j) { return i + j * height < end; });
+        while (i < end) take(Few{}, [&](int j) { return i + j * height < end; });
     }
     if (size <= 2 && p.tile.bits == p.width_bits) {  // a thread has its columns alone
         if (column >= p.columns) return;
@@ -184,7 +187,7 @@ cudaError_t launch_columns(const ReduceLaunch &launch, cudaStream_t stream) noex
         with(Int<1>{}, Int<kColumnLoads<F, T, 1>>{});
     else if (grid.size == kSize)
         with(Int<kSize>{}, Int<kColumnLoads<F, T, kSize>>{});
-    if constexpr (sizeof(T) >= 4 && kHalf > 1)
+    if constexpr (sizeof(T) >= 4 && kHalf > 1 && !is_variance<F>)
         if (grid.size == kHalf) with(Int<kHalf>{}, Int<kShortColumnLoads<F, T>>{});
     return error != cudaSuccess ? error : combine<F, R>(launch, p.target, stream);
 }

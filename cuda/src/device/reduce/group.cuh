@@ -65,6 +65,7 @@ template <typename F, typename A = typename F::A>
 __device__ A join_group(const F &f, A value, Groups groups) {
     __shared__ __align__(16) unsigned char memory[8 * sizeof(A)];
     auto *shared = reinterpret_cast<A *>(memory);
+#pragma unroll 1
     for (int by = min(groups.size(), 32) / 2; by > 0; by /= 2) value = f.join(value, shuffled_down(value, by));
     if (groups.size() <= 32) return value;
     const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -72,6 +73,7 @@ __device__ A join_group(const F &f, A value, Groups groups) {
     if (threadIdx.x % 32 == 0) shared[warp] = value;
     __syncthreads();
     if (groups.lane() == 0)
+#pragma unroll 1
         for (int i = 1; i < groups.size() / 32; ++i) value = f.join(value, shared[warp + i]);
     return value;
 }

@@ -130,7 +130,7 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
                launch.kept_shape[layout.across] / traits.vector >= kColumnBlocks * kThreads;
     // Of single columns alone may loads come in another order than their indices, as those of several segments do.
     const bool in_order = !traits.index || launch.num_reduced == 1;
-    const bool halves = grid.few && traits.element_bytes >= 4;
+    const bool halves = grid.few && traits.element_bytes >= 4 && !traits.variance;
     grid.size = 1;
     if (in_order && are_vectors(launch, traits, layout.across))
         grid.size = halves ? std::max(1, traits.vector / 2) : traits.vector;

@@ -210,6 +210,7 @@ __device__ int join_rows(const F &f, A (&values)[kInFlight], Groups groups) {
         if (upper) first += half;
         by /= 2;
     }
+#pragma unroll 1
     for (; by > 0; by /= 2) values[0] = f.join(values[0], shuffled_across(values[0], by));
     return first;
 }
