@@ -283,10 +283,8 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "set_memory_limit": ("None", {}),
     "squeeze": ("Array", OWN_ARRAY),
     "stack": ("Array", ALONG_ONE),
-    "std": ("Any", OR_NUMBER),
     "synchronize": ("None", {}),
     "transpose": ("Array", OWN_ARRAY),
-    "var": ("Any", OR_NUMBER),
     "vecdot": ("Any", ALONG_ONE),
     "zeros": ("Array", {}),
     "zeros_like": ("Array", {}),
@@ -304,10 +302,8 @@ METHODS: dict[str, tuple[str, dict[str, str]]] = {
     "ravel": ("Array", {}),
     "reshape": ("Array", {"shape": "Any"}),
     "squeeze": ("Array", {}),
-    "std": ("Any", {}),
     "tolist": ("Any", {}),
     "transpose": ("Array", {"axes": "Any"}),
-    "var": ("Any", {}),
 }
 
 # Of what takes several operands: those that are arrays, and those that may be numbers beside an array.

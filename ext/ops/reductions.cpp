@@ -173,10 +173,9 @@ PyObject *reduce_array(Op op, PyObject *self, PyObject *const *values, Py_ssize_
 
 #define CUKERN_OPTION_DOC_summed "dtype : optional\n    What is computed in and returned.\n"
 #define CUKERN_OPTION_DOC_floating "dtype : optional\n    What is computed in and returned.\n"
-#define CUKERN_OPTION_DOC_variance                                                                      \
-    "correction : float\n"                                                                              \
-    "    The sum of squares is divided by the number of elements less this. Its error stays within a\n" \
-    "    few roundings while the mean is up to 10**4 times the deviation.\n"
+#define CUKERN_OPTION_DOC_variance \
+    "correction : float\n"         \
+    "    The sum of squares is divided by the number of elements less this.\n"
 #define CUKERN_OPTION_DOC_promoted ""
 #define CUKERN_OPTION_DOC_logical ""
 #define CUKERN_OPTION_DOC_index ""

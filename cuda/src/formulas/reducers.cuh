@@ -111,11 +111,30 @@ struct SumOrProduct : SumReducer<T> {
     // Of the elements that are there; those of each vector in order, and vectors in pairs.
     template <int vector, int n, typename There>
     CUKERN_HD A of_all(const T (&elements)[n], const There &is_there) const {
-        return product ? joined<vector>(Reducer<Op::prod, T>{}, elements, is_there)
-                       : joined<vector>(SumReducer<T>{}, elements, is_there);
+        if (!product) return joined<vector>(SumReducer<T>{}, elements, is_there);
+        if constexpr (vector == 1 || sizeof(T) > 2 || is_storage_float<T>) {
+            return joined<vector>(Reducer<Op::prod, T>{}, elements, is_there);
+        } else {
+            Batch<n> batch;
+            CUKERN_UNROLL
+            for (int i = 0; i < n; ++i) batch.values[i] = is_there(i) ? elements[i] : convert<T>(std::int32_t{1});
+            return product_of(batch);
+        }
     }
 
 private:
+    template <int n>
+    struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Batch {
+        T values[n];
+    };
+    // Of short integers, whose many products of 64 bits are long: one copy for all kernels.
+    template <int n>
+    CUKERN_HD CUKERN_NOINLINE static A product_of(const Batch<n> batch) {
+        A result = accumulated<A>(batch.values[0]);
+        CUKERN_UNROLL
+        for (int i = 1; i < n; ++i) result = Reducer<Op::prod, T>::join(result, accumulated<A>(batch.values[i]));
+        return result;
+    }
     template <int vector, typename F, int n, typename There>
     CUKERN_HD static A joined(const F &f, const T (&elements)[n], const There &is_there) {
         A values[n / vector];
@@ -314,7 +333,7 @@ struct Reducer<Op::argmax, T> : IndexReducer<T, true, std::int64_t> {};
 template <typename T>
 struct Reducer<Op::argmin, T> : IndexReducer<T, false, std::int64_t> {};
 
-// As kernels reduce fewer than 2**31 elements: indices are half as wide.
+// What kernels reduce by: sums and products by one, and of fewer than 2**31 elements indices half as wide.
 template <Op op, typename T>
 struct InKernel {
     using type = Reducer<op, T>;

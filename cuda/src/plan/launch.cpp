@@ -1,5 +1,7 @@
 #include "plan/launch.h"
 
+#include <algorithm>
+
 #include <cstring>
 
 #include "formulas/evaluate.cuh"

@@ -85,7 +85,10 @@ bool align(const ElementwiseLaunch &launch, int *head, bool (&aligned)[inputs]) 
 // broadcast_kernel serves an aligned out, and strided_kernel elements of less than 4 bytes.
 template <typename Operations, typename T, int inputs>
 bool takes_vectors(const ElementwiseLaunch &launch, bool is_long) noexcept {
-    if (!has_whole_elements<T>(launch)) return false;
+    for (int j = 0; j < launch.num_operands; ++j) {  // complex numbers may begin at any of their parts
+        const std::uintptr_t size = j == 0 ? sizeof(typename Operations::Result) : sizeof(T);
+        if (!launch.immediate[j] && reinterpret_cast<std::uintptr_t>(launch.data[j]) % size != 0) return false;
+    }
     int head = 0;
     bool aligned[inputs];
     const bool all = align<T, typename Operations::Result>(launch, &head, aligned);

@@ -148,9 +148,14 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<F, T, size>)
         using Few = Int<kInFlight>;
         if (p.deep)
             while (i + (loads - 1) * height < end) take(Most{}, all);
-        if constexpr (loads > kInFlight && !is_heavy<F>)
+        constexpr bool kHasRest = loads > kInFlight;
+        if constexpr (kHasRest && !is_heavy<F>)
             while (i + (kInFlight - 1) * height < end) take(Few{}, all);
-        while (i < end) take(Few{}, [&](int j) { return i + j * height < end; });
+        const auto rest = [&](int j) { return i + j * height < end; };
+        if constexpr (kHasRest && is_heavy<F>)  // one loop, since the code of each is long
+            while (i < end) take(Few{}, rest);
+        else if (i < end)
+            take(Few{}, rest);
     }
     if (size <= 2 && p.tile.bits == p.width_bits) {  // a thread has its columns alone
         if (column >= p.columns) return;

@@ -110,9 +110,8 @@ ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, Row
     const std::int64_t blocks = divided_up(launch.kept, kThreads >> p.groups.bits);
     const bool has_segments = p.num_segments > 1;
     const std::int64_t most =
-        has_segments
-            ? p.num_segments / kInFlight
-            : vectors / (kThreads * row_loads(traits.element_bytes, traits.index || traits.variance, true));
+        has_segments ? p.num_segments / kInFlight
+                     : vectors / (kThreads * row_loads(traits.element_bytes, traits.is_heavy(), true));
     grid.parts = parts_for(launch, traits, kRowBlocks, blocks, most);
     grid.split = grid.parts > 1 && !has_segments;
     // What threads add to an index beyond the end stays below what ReduceLimits leaves.
@@ -171,7 +170,7 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
         while (p.width_bits + p.height_bits < kThreadBits && p.n >> p.height_bits >= kVectorLoads) ++p.height_bits;
     }
     p.tile.bits = p.width_bits + p.height_bits;
-    p.deep = is_deep(traits.element_bytes, size, traits.index || traits.variance, p.width_bits == kThreadBits);
+    p.deep = is_deep(traits.element_bytes, size, traits.is_heavy(), p.width_bits == kThreadBits);
     // Few results: threads share their segments, too.
     for (int bits = 0; p.tile.bits < kThreadBits && launch.kept << p.tile.bits < kColumnBlocks * kThreads &&
                        p.num_segments >> bits >= kInFlight;

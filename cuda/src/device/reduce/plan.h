@@ -52,6 +52,8 @@ struct ReduceTraits {
     int partial_bytes;  // of a partial result
     bool index;         // it gives one
     bool variance;
+
+    bool is_heavy() const { return index || variance; }
 };
 
 struct RowsPlan {

@@ -8,8 +8,8 @@
 
 namespace cukern::cuda {
 
-// What a reduction is to the kernels, which tell a mean from a sum at its end, and a minimum from a maximum by the
-// bits of its elements.
+// What a reduction is to the kernels, which tell a mean from a sum at its end, a product by a switch, and a
+// minimum from a maximum by the bits of its elements.
 constexpr Op kernel_of(Op op) {
     switch (op) {
         case Op::mean:
