@@ -94,7 +94,8 @@ class TorchPeer(Peer):
     def function(self, case: Case, x: list[Any], out: Any) -> Callable[[], Any]:
         t, name = torch(), case.name
         options = {} if out is None else {"out": out}
-        if name in ("copyto", "astype", "positive", "real", "imag"):
+        # The conjugate of real numbers is the array itself in torch.
+        if name in ("copyto", "astype", "positive", "real", "imag") or (name == "conj" and not x[0].is_complex()):
             if name in ("real", "imag") and x[0].is_complex():
                 x = [getattr(x[0], name)]
             elif name == "imag":

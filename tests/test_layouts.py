@@ -348,6 +348,20 @@ def test_packed_arrays_that_begin_anywhere(dtype: str, rng: np.random.Generator)
                 np.testing.assert_array_equal(host(bases[0]), rest)
 
 
+@pytest.mark.parametrize("dtype", [*TYPES, "uint16"])
+def test_three_arrays_that_begin_anywhere(dtype: str, rng: np.random.Generator) -> None:
+    """Bounds that are aligned otherwise than the array, and than the result."""
+    for n, places in itertools.product((1, 40, 1500), ((1, 1, 1, 1), (0, 1, 3, 2), (5, 2, 0, 4))):
+        low, high, a, whole = (random_array(rng, (n + 8,), np.dtype(dtype)) for _ in range(4))
+        low, high = np.minimum(low, high), np.maximum(low, high)
+        out = cukern.asarray(whole)
+        wanted = [x[place : place + n] for x, place in zip((a, low, high, whole), places, strict=True)]
+        own = [cukern.asarray(x)[place : place + n] for x, place in zip((a, low, high), places, strict=False)]
+        cukern.clip(*own, out=out[places[3] : places[3] + n])
+        np.clip(*wanted[:3], out=wanted[3])
+        np.testing.assert_array_equal(cukern.asnumpy(out), whole)
+
+
 def test_copies_onto_themselves(rng: np.random.Generator) -> None:
     """Nothing happens, but for what overlaps otherwise."""
     a = random_array(rng, (40, 30), np.dtype(np.float32))

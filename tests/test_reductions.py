@@ -83,6 +83,20 @@ def test_rows(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
         assert_reduced(cukern.asnumpy(getattr(cukern, name)(cukern.asarray(a), axis=1)), name, a, axis=1)
 
 
+@pytest.mark.parametrize(
+    "dtype", [t for t in ELEMENT_TYPES if t.name in ("bool", "int8", "float32", "complex128")], ids=str
+)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_windows_of_few_long_rows(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    """Results of several long rows that do not merge, each of which blocks share."""
+    base = values(rng, name, (2, 3, 45_013), dtype)
+    a, x = base[..., 5:45_006], cukern.asarray(base)[..., 5:45_006]
+    for axes in [None] if name in INDICES else [None, (0, 2), (1, 2)]:
+        for turned in (slice(None), slice(None, None, -1)):
+            result = getattr(cukern, name)(x[turned], axis=axes)
+            assert_reduced(cukern.asnumpy(result), name, a[turned], axis=axes)
+
+
 @pytest.mark.parametrize("dtype", [np.dtype(t) for t in ("bool", "int8", "float16", "int64", "complex128")], ids=str)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_dimensions_between_others(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:

@@ -88,17 +88,46 @@ CUKERN_COMPLEX_FUNCTION Z expm1(Z z) {
     return {std::expm1(z.real) * std::cos(z.imag) - 2 * s * s, std::exp(z.real) * std::sin(z.imag)};
 }
 
-// log(abs(z)). Near 1 the modulus would have lost what the logarithm is made of.
+// 2 to the power of `exponent`, a normal number; and the exponent of the next power beyond one.
+template <typename R>
+CUKERN_HD R power_of_two(int exponent) {
+    if constexpr (sizeof(R) == sizeof(float))
+        return bit_cast<float>((exponent + 127) << 23);
+    else
+        return bit_cast<double>(static_cast<std::int64_t>(exponent + 1023) << 52);
+}
+template <typename R>
+CUKERN_HD int exponent_beyond(R x) {
+    if constexpr (sizeof(R) == sizeof(float))
+        return (bit_cast<std::int32_t>(x) >> 23) - 126;
+    else
+        return static_cast<int>(bit_cast<std::int64_t>(x) >> 52) - 1022;
+}
+
+// log(abs(z)), by log1p of what the square is beyond 1. Near 1 that is all; else z is scaled first, so that the
+// larger part is from 0.5 to 1.
 template <typename C>
 CUKERN_COMPLEX_FUNCTION Part<C> log_modulus(C z) {
+    using R = Part<C>;
+    constexpr int kFar = sizeof(R) == sizeof(float) ? 64 : 512;
     if (std::isinf(z.real) || std::isinf(z.imag)) return part<C>(kInfinity);
-    const auto x = std::abs(z.real) < std::abs(z.imag) ? std::abs(z.imag) : std::abs(z.real);
-    const auto y = std::abs(z.real) < std::abs(z.imag) ? std::abs(z.real) : std::abs(z.imag);
+    const R u = std::abs(z.real);
+    const R v = std::abs(z.imag);
+    R x = u < v ? v : u;
+    R y = u < v ? u : v;
     if (x != x || y != y) return part<C>(nan_value());
-    if (x > part<C>(0.5) && x < part<C>(1.5)) return std::log1p((x - 1) * (x + 1) + y * y) / 2;
     if (x == 0) return part<C>(-kInfinity);
-    const auto ratio = y / x;
-    return std::log(x) + std::log1p(ratio * ratio) / 2;
+    int exponent = 0;
+    if (!(x > R(0.5) && x < R(1.5))) {
+        exponent = x > power_of_two<R>(kFar) ? kFar : x < power_of_two<R>(-kFar) ? -kFar : 0;
+        x *= power_of_two<R>(-exponent);
+        y *= power_of_two<R>(-exponent);
+        const int own = exponent_beyond(x);
+        x *= power_of_two<R>(-own);
+        y *= power_of_two<R>(-own);
+        exponent += own;
+    }
+    return std::log1p((x - 1) * (x + 1) + y * y) / 2 + static_cast<R>(exponent) * part<C>(kLn2);
 }
 
 template <typename C>

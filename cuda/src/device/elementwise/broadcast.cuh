@@ -50,30 +50,6 @@ struct BroadcastParams {
     Walk walks[inputs];
 };
 
-// Loads a vector that begins anywhere, from the two that hold it.
-template <typename T>
-__device__ Words load_shifted(const T *from) {
-    const auto address = reinterpret_cast<std::uintptr_t>(from);
-    const auto *const vectors = reinterpret_cast<const Words *>(address / sizeof(Words) * sizeof(Words));
-    Elements<std::uint32_t, 8> words;
-    const Words both[] = {vectors[0], vectors[1]};
-    memcpy(&words, both, sizeof words);
-#pragma unroll
-    for (int by = 2; by > 0; by /= 2) {
-        const bool moves = (address / 4 & by) != 0;
-#pragma unroll
-        for (int i = 0; i + by < 8; ++i) words.values[i] = moves ? words.values[i + by] : words.values[i];
-    }
-    Words result;
-    const std::uint32_t bits = address % 4 * 8;
-#pragma unroll
-    for (int i = 0; i < Words::kSize; ++i) {
-        const std::uint64_t pair = std::uint64_t{words.values[i + 1]} << 32 | words.values[i];
-        result.values[i] = sizeof(T) >= 4 ? words.values[i] : static_cast<std::uint32_t>(pair >> bits);
-    }
-    return result;
-}
-
 // Loads a vector's elements from flat index `first` on.
 template <typename T, typename P>
 __device__ Words load_walk(const P &p, int input, std::uint32_t first) {

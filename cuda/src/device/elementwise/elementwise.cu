@@ -2,8 +2,8 @@
 //
 // contiguous_kernel
 //   Idea: a thread takes one 16-byte vector of each operand; an operand given by value costs no memory. What lies
-//   before the first whole vector of out and after the last takes a thread an element. An operand that is aligned
-//   otherwise than out is loaded by elements, which neighbouring threads find in the L1 cache.
+//   before the first whole vector of out and after the last takes a thread an element. Where an operand is aligned
+//   otherwise than out, its vectors are put together from the two aligned ones that hold each.
 //   Moves every byte once and does next to no arithmetic: limited by device memory.
 //
 // The build compiles this file for groups of element types, each with those that CUKERN_EACH_TYPE names.
@@ -21,12 +21,13 @@ namespace cukern::cuda {
 
 template <typename T, typename R, int inputs>
 struct ContiguousParams {
-    R *out;
-    const T *in[inputs];  // null: the value below
+    R *out;               // its first whole vector
+    const T *in[inputs];  // what belongs to it; null: the value below
     T values[inputs];
-    bool aligned[inputs];  // as out is
-    int head;              // elements before the first whole vector of out
-    std::int64_t n;
+    std::int64_t vectors;
+    int head;      // elements before the first vector
+    int rest;      // before it and after the last
+    bool aligned;  // all operands as out is
     Op op;
 };
 
@@ -37,25 +38,23 @@ __global__ void __launch_bounds__(kThreads)
     using Result = typename Operations::Result;
     const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     constexpr int kSize = Vector<T>::kSize;
-    const std::int64_t vectors = (p.n - p.head) / kSize;
-    if (i < vectors) {
-        const std::int64_t first = p.head + i * kSize;
+    if (i < p.vectors) {
         Words x[inputs];
 #pragma unroll
         for (int j = 0; j < inputs; ++j) {
             if (p.in[j] == nullptr)
                 x[j] = repeat(p.values[j]);
-            else if (p.aligned[j])
-                x[j] = *reinterpret_cast<const Words *>(p.in[j] + first);
+            else if (Operations::kAligned || p.aligned)
+                x[j] = reinterpret_cast<const Words *>(p.in[j])[i];
             else
-                x[j] = load_elements<T>(p.in[j] + first, 1);
+                x[j] = load_shifted(p.in[j] + i * kSize);
         }
-        *reinterpret_cast<Elements<Result, kSize> *>(p.out + first) = Operations::of_vector(p.op, x);
+        reinterpret_cast<Elements<Result, kSize> *>(p.out)[i] = Operations::of_vector(p.op, x);
         return;
     }
-    const std::int64_t rest = i - vectors;
-    const std::int64_t at = rest < p.head ? rest : vectors * kSize + rest;
-    if (at >= p.n) return;
+    const std::int64_t rest = i - p.vectors;
+    if (rest >= p.rest) return;
+    const std::int64_t at = (rest < p.head ? 0 : p.vectors * kSize) + rest - p.head;
     T element[inputs];
 #pragma unroll
     for (int j = 0; j < inputs; ++j) element[j] = p.in[j] != nullptr ? p.in[j][at] : p.values[j];
@@ -67,48 +66,61 @@ inline std::uintptr_t bytes_before(const void *data, std::uintptr_t vector) noex
     return (vector - reinterpret_cast<std::uintptr_t>(data) % vector) % vector;
 }
 
-// The elements of out before its first whole vector, and which operands are aligned as it is: whether all are.
-template <typename T, typename R, int inputs>
-bool align(const ElementwiseLaunch &launch, int *head, bool (&aligned)[inputs]) noexcept {
-    const auto before = bytes_before(launch.data[0], Vector<T>::kSize * sizeof(R)) / sizeof(R);
-    *head = static_cast<int>(std::min<std::int64_t>(static_cast<std::int64_t>(before), launch.count));
-    bool all = true;
-    for (int j = 0; j < inputs; ++j) {
-        aligned[j] =
-            launch.immediate[j + 1] || bytes_before(launch.data[j + 1], sizeof(Words)) == before * sizeof(T);
-        all = all && aligned[j];
-    }
-    return all;
-}
+// How packed operands lie in vectors.
+struct InVectors {
+    bool whole;    // they begin at whole elements; complex numbers may begin at any of their parts
+    bool aligned;  // all as out is
+    int head;      // elements of out before the first vector
+    std::int64_t vectors;
+};
 
-// Whether vectors of packed operands serve best. Where operands of a short operation are aligned in several ways,
-// broadcast_kernel serves an aligned out, and strided_kernel elements of less than 4 bytes.
-template <typename Operations, typename T, int inputs>
-bool takes_vectors(const ElementwiseLaunch &launch, bool is_long) noexcept {
-    for (int j = 0; j < launch.num_operands; ++j) {  // complex numbers may begin at any of their parts
-        const std::uintptr_t size = j == 0 ? sizeof(typename Operations::Result) : sizeof(T);
-        if (!launch.immediate[j] && reinterpret_cast<std::uintptr_t>(launch.data[j]) % size != 0) return false;
+template <typename T, typename R>
+InVectors in_vectors(const ElementwiseLaunch &launch) noexcept {
+    constexpr int kSize = Vector<T>::kSize;
+    const auto before = bytes_before(launch.data[0], kSize * sizeof(R));
+    const std::uintptr_t head = before / sizeof(R);
+    InVectors found{before % sizeof(R) == 0, true, 0, 0};
+    for (int j = 1; j < launch.num_operands; ++j) {
+        if (launch.immediate[j]) continue;
+        const std::uintptr_t of_operand = bytes_before(launch.data[j], sizeof(Words));
+        found.whole = found.whole && of_operand % sizeof(T) == 0;
+        found.aligned = found.aligned && of_operand == head * sizeof(T);
     }
-    int head = 0;
-    bool aligned[inputs];
-    const bool all = align<T, typename Operations::Result>(launch, &head, aligned);
-    return all || is_long || (head != 0 && sizeof(T) >= 4);
+    const int beside = found.aligned ? 0 : kSize;  // elements beside vectors that load_shifted looks at
+    found.head = static_cast<int>(std::min<std::int64_t>(static_cast<int>(head) + beside, launch.count));
+    found.vectors = std::max<std::int64_t>(launch.count - found.head - beside, 0) / kSize;
+    return found;
 }
 
 template <typename Operations, typename T, int inputs>
-cudaError_t launch_contiguous(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
+cudaError_t launch_vectors(const ElementwiseLaunch &launch, const InVectors &in, cudaStream_t stream) noexcept {
     ContiguousParams<T, typename Operations::Result, inputs> p;
     p.op = launch.op;
-    p.out = static_cast<typename Operations::Result *>(launch.data[0]);
-    p.n = launch.count;
+    p.out = static_cast<typename Operations::Result *>(launch.data[0]) + in.head;
     for (int j = 0; j < inputs; ++j) {
-        p.in[j] = launch.immediate[j + 1] ? nullptr : static_cast<const T *>(launch.data[j + 1]);
+        const auto *const data = static_cast<const T *>(launch.data[j + 1]);
+        p.in[j] = launch.immediate[j + 1] ? nullptr : data + in.head;
         p.values[j] = launch.immediate[j + 1] ? value_of<T>(launch, j + 1) : T{};
     }
-    align<T, typename Operations::Result>(launch, &p.head, p.aligned);
-    const std::int64_t vectors = (p.n - p.head) / Vector<T>::kSize;
-    const std::int64_t threads = p.n - vectors * (Vector<T>::kSize - 1);
-    return launch_kernel<contiguous_kernel<Operations, T, inputs>>(blocks_for(threads), kThreads, stream, p);
+    p.vectors = in.vectors;
+    p.head = in.head;
+    p.rest = static_cast<int>(launch.count - in.vectors * Vector<T>::kSize);
+    p.aligned = in.aligned;
+    return launch_kernel<contiguous_kernel<Operations, T, inputs>>(blocks_for(p.vectors + p.rest), kThreads,
+                                                                   stream, p);
+}
+
+// Launches contiguous_kernel if it serves packed operands: whether it did.
+template <Op op, typename T>
+bool launch_contiguous(const ElementwiseLaunch &launch, cudaStream_t stream, cudaError_t *error) noexcept {
+    using Operations = OperationsOf<op, T>;
+    using Unaligned =
+        std::conditional_t<Operations::kAligned, AnyOf<group_of(op, ElementTypeOf<T>::value), T>, Operations>;
+    const InVectors in = in_vectors<T, typename Operations::Result>(launch);
+    if (!in.whole) return false;
+    *error = in.aligned ? launch_vectors<Operations, T, arity(op)>(launch, in, stream)
+                        : launch_vectors<Unaligned, T, arity(op)>(launch, in, stream);
+    return true;
 }
 
 // Of operands that are not all packed.
@@ -136,9 +148,8 @@ cudaError_t launch_op(const ElementwiseLaunch &launch, cudaStream_t stream) noex
         constexpr bool kHasContiguous =
             kernel_type(op, kType) == kType && !(has_functions<kGroup> && is_complex<T>);
         if constexpr (kHasContiguous) {
-            using Operations = OperationsOf<op, T>;
-            if (is_contiguous(launch) && takes_vectors<Operations, T, arity(op)>(launch, has_functions<kGroup>))
-                return launch_contiguous<Operations, T, arity(op)>(launch, stream);
+            cudaError_t error = cudaSuccess;
+            if (is_contiguous(launch) && launch_contiguous<op, T>(launch, stream, &error)) return error;
             if constexpr (op == Op::where) {
                 if (has_packed_condition<T>(launch)) return launch_where<T>(launch, stream);
             }

@@ -172,6 +172,7 @@ __device__ GroupVector<group, T> apply_vector_in(Op op, Words (&x)[inputs]) {
 template <Op op, typename T>
 struct One {
     static constexpr Group kGroup = group_of(op, ElementTypeOf<T>::value);
+    static constexpr bool kAligned = kGroup == Group::arithmetic;  // serves operands aligned alike alone
     using Result = result_t<op, T>;
     template <int inputs>
     __device__ static Elements<Result, Vector<T>::kSize> of_vector(Op, Words (&x)[inputs]) {
@@ -185,6 +186,7 @@ struct One {
 
 template <Group group, typename T>
 struct AnyOf {
+    static constexpr bool kAligned = false;
     using Result = group_result_t<group, T>;
     template <int inputs>
     __device__ static GroupVector<group, T> of_vector(Op op, Words (&x)[inputs]) {

@@ -262,7 +262,8 @@ cudaError_t launch_strided_of(const ElementwiseLaunch &launch, cudaStream_t stre
         p.immediate[j] = launch.immediate[j];
         p.sizes[j] = static_cast<std::int8_t>(size_of_bits<T>(launch.types[j]));
         p.narrows[j] = launch.compute != ElementTypeOf<T>::value && launch.op != Op::copy &&
-                       (j == 0 ? launch.types[0] != launch.result : is_integer(launch.types[j]));
+                       (j == 0 ? launch.types[0] != launch.result
+                               : is_integer(launch.types[j]) && size_of(launch.types[j]) > 1);  // bytes are exact
         p.truths[j] = launch.compute == ElementType::bool_ || (launch.op == Op::where && j == 1);
         for (int d = 0; d < launch.ndim; ++d) p.strides[j][d] = static_cast<std::int32_t>(launch.strides[j][d]);
         if (j > 0 && !launch.immediate[j] && !p.truths[j] &&

@@ -110,6 +110,17 @@ __device__ __noinline__ Some<T> converted_bits(ElementType type, SomeBits<T> bit
     return x;
 }
 
+// Short integers from their bits: signs are extended by shifts, which all types share.
+template <typename T>
+__device__ Some<T> from_short_integers(ElementType type, SomeBits<T> bits) {
+    const int unused = type == ElementType::int8 ? 24 : type == ElementType::int16 ? 16 : 0;
+    Some<T> x;
+#pragma unroll
+    for (int k = 0; k < kStridedElements<T>; ++k)
+        x.values[k] = static_cast<T>(static_cast<std::int32_t>(bits.values[k] << unused) >> unused);
+    return x;
+}
+
 // The same, with the conversions that are most frequent in place.
 template <typename T, int inputs>
 __device__ Some<T> from_bits(ElementType type, SomeBits<T> bits) {
@@ -119,9 +130,18 @@ __device__ Some<T> from_bits(ElementType type, SomeBits<T> bits) {
             for (int k = 0; k < kStridedElements<T>; ++k) bits.values[k] <<= 16;
             return bit_cast<Some<T>>(bits);
         }
+        if (type == ElementType::float16) {
+            Some<T> x;
+#pragma unroll
+            for (int k = 0; k < kStridedElements<T>; ++k)
+                x.values[k] = to_float(Float16{static_cast<std::uint16_t>(bits.values[k])});
+            return x;
+        }
     }
-    if constexpr (std::is_same_v<T, std::int32_t>) {
-        if (type == ElementType::uint8 || type == ElementType::uint16) return bit_cast<Some<T>>(bits);
+    if constexpr (is_wide<T>) {
+        if (type == ElementType::int8 || type == ElementType::int16 || type == ElementType::uint8 ||
+            type == ElementType::uint16)
+            return from_short_integers<T>(type, bits);
     }
     return converted_bits<T, false, inputs>(type, bits);
 }

@@ -86,7 +86,7 @@ ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, Row
     const int last = launch.num_reduced - 1;
     for (int d = 0; d < launch.num_kept; ++d) p.kept.add(launch.kept_shape[d], launch.kept_strides[d]);
     for (int d = 0; d < last; ++d) p.segments.add(launch.reduced_shape[d], launch.reduced_strides[d]);
-    p.num_segments = p.share = static_cast<int>(launch.reduced / launch.reduced_shape[last]);
+    p.num_segments = static_cast<int>(launch.reduced / launch.reduced_shape[last]);
     p.rows = static_cast<unsigned>(launch.kept);
     p.n = static_cast<int>(launch.reduced_shape[last]);
     const bool aligned = begins_at_vector(launch) &&
@@ -108,16 +108,23 @@ ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, Row
            vectors >> p.groups.bits > kInFlight)
         ++p.groups.bits;
     const std::int64_t blocks = divided_up(launch.kept, kThreads >> p.groups.bits);
-    const bool has_segments = p.num_segments > 1;
-    const std::int64_t most =
-        has_segments ? p.num_segments / kInFlight
-                     : vectors / (kThreads * row_loads(traits.element_bytes, traits.is_heavy(), true));
-    grid.parts = parts_for(launch, traits, kRowBlocks, blocks, most);
-    grid.split = grid.parts > 1 && !has_segments;
+    const std::int64_t shares =
+        vectors / (kThreads * row_loads(traits.element_bytes, traits.is_heavy(), true));  // of a segment
+    if (p.num_segments == 1) {
+        grid.parts = parts_for(launch, traits, kRowBlocks, blocks, shares);
+        grid.split = grid.parts > 1;
+        p.share = grid.parts;
+    } else if (shares > 0 && launch.scratch != nullptr && blocks * p.num_segments <= kRowBlocks) {
+        p.share = parts_for(launch, traits, kRowBlocks, blocks * p.num_segments, shares);
+        grid.parts = p.share * p.num_segments;
+        grid.split = true;
+    } else {
+        grid.parts = parts_for(launch, traits, kRowBlocks, blocks, p.num_segments / kInFlight);
+        p.share = static_cast<int>(divided_up(p.num_segments, grid.parts));
+    }
     // What threads add to an index beyond the end stays below what ReduceLimits leaves.
     static_assert(kRowBlocks * kThreads * row_loads(16, false, true) < 1 << 22);
     grid.blocks = static_cast<unsigned>(blocks * grid.parts);
-    p.share = static_cast<int>(divided_up(p.num_segments, grid.parts));
     return grid;
 }
 

@@ -60,7 +60,7 @@ struct RowsPlan {
     Dimensions kept;
     Dimensions segments;  // the reduced dimensions but for the packed one
     int num_segments;
-    int share;  // of the segments, that a group takes
+    int share;  // of the segments, that a group takes; or blocks that share one
     unsigned rows;
     int n;          // elements of a segment
     Groups groups;  // one a row

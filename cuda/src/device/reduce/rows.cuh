@@ -3,10 +3,10 @@
 // rows_kernel
 //   Idea: a group of 8 to 256 threads takes a row by 16-byte vectors, four loads in flight a thread; then shuffles
 //   and shared memory. Groups are as narrow as leaves each thread up to 16 vectors of a row, 32 where it looks for
-//   indices: joining threads takes longer than going on. Of few long rows, blocks take turns along each, with
-//   eight to sixteen loads in flight. What of a row lies before the first whole vector and after the last is taken
-//   by elements, which are asked for before all else, but for rows that blocks share, and used last. Limited by
-//   device memory.
+//   indices: joining threads takes longer than going on. Of few long rows, blocks take turns along each, or
+//   along each segment, with eight to sixteen loads in flight. What of a row lies before the first whole vector
+//   and after the last is taken by elements, which are asked for before all else, but for rows that blocks share,
+//   and used last. Limited by device memory.
 // short_rows_kernel
 //   Idea: a row is at most 32 vectors, one for each of a group of threads, which takes four rows at once so that
 //   enough loads are in flight. Then pairs of threads share the rows out, until each has one: four rows take as
@@ -69,7 +69,7 @@ __device__ void join_loads(const F &f, A (&sums)[kRowSums], A (&values)[loads]) 
     }
 }
 
-// `split`: blocks share rows, and take turns along them.
+// `split`: blocks share rows, or each segment of a row, and take turns along it.
 template <typename F, typename T, typename R, bool split>
 __global__ void __launch_bounds__(kThreads, split ? 2 : 0)
     rows_kernel(const __grid_constant__ RowsParams<T, R, typename F::A> p) {
@@ -81,16 +81,17 @@ __global__ void __launch_bounds__(kThreads, split ? 2 : 0)
     const int pieces = p.target.parts;
     const unsigned block = pieces > 1 ? blockIdx.x / pieces : blockIdx.x;
     const int piece = static_cast<int>(blockIdx.x - block * pieces);
-    const int parts = split ? pieces : 1;  // of each segment
-    const int part = split ? piece : 0;
+    const int parts = split ? p.share : 1;  // of each segment
+    const int part = split ? piece % parts : 0;
     const int group = p.groups.size();
     const int lane = p.groups.lane();
     const unsigned row = block * p.groups.count() + p.groups.index();
     A sums[kRowSums];
 #pragma unroll
     for (int j = 0; j < kRowSums; ++j) sums[j] = f.identity();
-    const int segments_end = split ? 1 : min(p.num_segments, (piece + 1) * p.share);
-    for (int segment = split ? 0 : piece * p.share; row < p.rows && segment < segments_end; ++segment) {
+    const int segments_begin = split ? piece / parts : piece * p.share;
+    const int segments_end = split ? segments_begin + 1 : min(p.num_segments, segments_begin + p.share);
+    for (int segment = segments_begin; row < p.rows && segment < segments_end; ++segment) {
         const T *const elements = p.in + p.kept.offset_at(row) + p.segments.offset_at(segment);
         const int begin = segment * p.n;  // the index of the first of them
         const Row<T> r(elements, p.n);
