@@ -92,22 +92,23 @@ CUKERN_HD T complex_product(T a, T b) {
             rounded_product(a.real, b.imag) + rounded_product(a.imag, b.real)};
 }
 
-// Smith's method (R. L. Smith, Algorithm 116, 1962), as NumPy: no overflow where the quotient has none.
+// Smith's method (R. L. Smith, Algorithm 116, 1962), as NumPy: no overflow where the quotient has none. One path
+// for both cases, which neighbouring threads mix.
 template <typename T>
 CUKERN_HD T complex_quotient(T a, T b) {
     using R = decltype(T::real);
     const R real = std::abs(b.real);
     const R imag = std::abs(b.imag);
-    if (real >= imag) {
-        if (real == 0 && imag == 0) return {a.real / real, a.imag / real};
-        const R ratio = b.imag / b.real;
-        const R scale = 1 / (b.real + rounded_product(b.imag, ratio));
-        return {(a.real + rounded_product(a.imag, ratio)) * scale,
-                (a.imag - rounded_product(a.real, ratio)) * scale};
-    }
-    const R ratio = b.real / b.imag;
-    const R scale = 1 / (b.imag + rounded_product(b.real, ratio));
-    return {(rounded_product(a.real, ratio) + a.imag) * scale, (rounded_product(a.imag, ratio) - a.real) * scale};
+    if (real == 0 && imag == 0) return {a.real / real, a.imag / real};
+    const bool is_real_larger = real >= imag;
+    const R large = is_real_larger ? b.real : b.imag;
+    const R small = is_real_larger ? b.imag : b.real;
+    const R p = is_real_larger ? a.real : a.imag;
+    const R q = is_real_larger ? a.imag : a.real;
+    const R ratio = small / large;
+    const R scale = 1 / (large + rounded_product(small, ratio));
+    const R product = rounded_product(p, ratio);
+    return {(p + rounded_product(q, ratio)) * scale, (is_real_larger ? q - product : product - q) * scale};
 }
 
 // Comparisons. Complex numbers compare by their real parts, then by the imaginary ones, as in NumPy.

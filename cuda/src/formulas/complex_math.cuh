@@ -1,5 +1,5 @@
-// Functions of complex numbers, in complex128: complex64 is computed there too and rounded once, but for
-// logarithms, atan and atanh, whose parts are well-conditioned functions of what float32 gives exactly enough.
+// Functions of complex numbers. Exponentials, logarithms, sin, cos, sinh, cosh, atan and atanh of complex64 are
+// computed in float32, whose errors stay small beside the modulus; all others in complex128, and rounded once.
 //
 // The values at infinities, NaN and signed zeros are those of C99's Annex G, which NumPy gives on Linux. Methods:
 // W. Kahan, "Branch Cuts for Complex Elementary Functions" (1987), with log1p near 1 for logarithms.
@@ -25,8 +25,7 @@ constexpr double kLn2 = 0.693147180559945309417;
 constexpr double kLog2E = 1.44269504088896340736;
 constexpr double kLog10E = 0.434294481903251827651;
 constexpr double kInfinity = __builtin_huge_val();
-constexpr double kLarge = 1e150;   // its square is finite, that of larger numbers may not be
-constexpr double kLargeExp = 709;  // exp of more overflows
+constexpr double kLarge = 1e150;  // its square is finite, that of larger numbers may not be
 
 CUKERN_HD double nan_value() { return kInfinity - kInfinity; }
 template <typename C>
@@ -53,39 +52,70 @@ CUKERN_HD Part<C> part(double value) {
     return static_cast<Part<C>>(value);
 }
 
+// Sine and cosine in one: on a GPU they share what takes longest.
+template <typename R>
+struct SineCosine {
+    R sine;
+    R cosine;
+};
+template <typename R>
+CUKERN_HD SineCosine<R> sine_and_cosine(R x) {
+#ifdef __CUDA_ARCH__
+    SineCosine<R> both;
+    if constexpr (sizeof(R) == sizeof(float))
+        ::sincosf(x, &both.sine, &both.cosine);
+    else
+        ::sincos(x, &both.sine, &both.cosine);
+    return both;
+#else
+    return {std::sin(x), std::cos(x)};
+#endif
+}
+
+// exp of more overflows; and exp of it.
+template <typename R>
+inline constexpr R kLargeExp = static_cast<R>(sizeof(R) == sizeof(float) ? 88 : 709);
+template <typename R>
+inline constexpr R kLargestExp =
+    static_cast<R>(sizeof(R) == sizeof(float) ? 1.6516362549940018e38 : 8.2184074615549722e307);
+
 // value * exp(x) * factor for an x whose exponential overflows: the product may be finite.
-CUKERN_HD double times_exp(double value, double x, double factor) {
-    constexpr double kLargest = 8.2184074615549722e307;  // exp(kLargeExp)
-    double product = value * (kLargest * factor);
-    double rest = x - kLargeExp;
-    if (rest > kLargeExp) {
-        product *= kLargest;
-        rest -= kLargeExp;
+template <typename R>
+CUKERN_HD R times_exp(R value, R x, R factor) {
+    R product = value * (kLargestExp<R> * factor);
+    R rest = x - kLargeExp<R>;
+    if (rest > kLargeExp<R>) {
+        product *= kLargestExp<R>;
+        rest -= kLargeExp<R>;
     }
     return product * std::exp(rest);
 }
 
-CUKERN_COMPLEX_FUNCTION Z exp(Z z) {
+template <typename C>
+CUKERN_COMPLEX_FUNCTION C exp(C z) {
+    using R = Part<C>;
     if (z.imag == 0) return {std::exp(z.real), z.imag};
     if (!std::isfinite(z.imag)) {
-        if (z.real == -kInfinity) return {0, std::copysign(0.0, z.imag)};
-        return {z.real == kInfinity ? kInfinity : nan_value(), nan_value()};
+        if (z.real == -part<C>(kInfinity)) return {0, std::copysign(R{0}, z.imag)};
+        return {part<C>(z.real == part<C>(kInfinity) ? kInfinity : nan_value()), part<C>(nan_value())};
     }
-    const double c = std::cos(z.imag);
-    const double s = std::sin(z.imag);
-    if (z.real > kLargeExp) return {times_exp(c, z.real, 1), times_exp(s, z.real, 1)};
-    const double factor = std::exp(z.real);
+    const auto [s, c] = sine_and_cosine(z.imag);
+    if (z.real > kLargeExp<R>) return {times_exp<R>(c, z.real, 1), times_exp<R>(s, z.real, 1)};
+    const R factor = std::exp(z.real);
     return {factor * c, factor * s};
 }
 
-CUKERN_COMPLEX_FUNCTION Z expm1(Z z) {
+template <typename C>
+CUKERN_COMPLEX_FUNCTION C expm1(C z) {
+    using R = Part<C>;
     if (z.imag == 0) return {std::expm1(z.real), z.imag};
-    if (!is_finite(z) || z.real > kLargeExp) {
-        const Z e = exp(z);
-        return {z.real == -kInfinity ? -1.0 : e.real, e.imag};
+    if (!is_finite(z) || z.real > kLargeExp<R>) {
+        const C e = exp(z);
+        return {z.real == -part<C>(kInfinity) ? R{-1} : e.real, e.imag};
     }
-    const double s = std::sin(z.imag / 2);
-    return {std::expm1(z.real) * std::cos(z.imag) - 2 * s * s, std::exp(z.real) * std::sin(z.imag)};
+    const auto [sine, cosine] = sine_and_cosine(z.imag);
+    const R s = std::sin(z.imag / 2);
+    return {std::expm1(z.real) * cosine - 2 * s * s, std::exp(z.real) * sine};
 }
 
 // 2 to the power of `exponent`, a normal number; and the exponent of the next power beyond one.
@@ -169,34 +199,38 @@ CUKERN_COMPLEX_FUNCTION Z sqrt(Z z) {
     return x >= 0 ? Z{large, other} : Z{std::abs(other), std::copysign(large, z.imag)};
 }
 
-CUKERN_COMPLEX_FUNCTION Z cosh(Z z) {
-    const double x = z.real;
-    const double y = z.imag;
-    if (y == 0) return {std::cosh(x), x != x ? y : y * std::copysign(1.0, x)};
+template <typename C>
+CUKERN_COMPLEX_FUNCTION C cosh(C z) {
+    using R = Part<C>;
+    const R x = z.real;
+    const R y = z.imag;
+    if (y == 0) return {std::cosh(x), x != x ? y : y * std::copysign(R{1}, x)};
     if (!std::isfinite(y)) {
-        if (x == 0) return {nan_value(), 0};
-        return {std::isinf(x) ? kInfinity : nan_value(), nan_value()};
+        if (x == 0) return {part<C>(nan_value()), 0};
+        return {part<C>(std::isinf(x) ? kInfinity : nan_value()), part<C>(nan_value())};
     }
-    const double c = std::cos(y);
-    const double s = std::sin(y);
-    if (std::abs(x) > kLargeExp) {
-        return {times_exp(c, std::abs(x), 0.5), times_exp(s, std::abs(x), std::copysign(0.5, x))};
+    const auto [s, c] = sine_and_cosine(y);
+    if (std::abs(x) > kLargeExp<R>) {
+        const R half = R(0.5);
+        return {times_exp<R>(c, std::abs(x), half), times_exp<R>(s, std::abs(x), std::copysign(half, x))};
     }
     return {std::cosh(x) * c, std::sinh(x) * s};
 }
 
-CUKERN_COMPLEX_FUNCTION Z sinh(Z z) {
-    const double x = z.real;
-    const double y = z.imag;
+template <typename C>
+CUKERN_COMPLEX_FUNCTION C sinh(C z) {
+    using R = Part<C>;
+    const R x = z.real;
+    const R y = z.imag;
     if (y == 0) return {std::sinh(x), y};
     if (!std::isfinite(y)) {
-        if (x == 0) return {x, nan_value()};
-        return {std::isinf(x) ? kInfinity : nan_value(), nan_value()};
+        if (x == 0) return {x, part<C>(nan_value())};
+        return {part<C>(std::isinf(x) ? kInfinity : nan_value()), part<C>(nan_value())};
     }
-    const double c = std::cos(y);
-    const double s = std::sin(y);
-    if (std::abs(x) > kLargeExp) {
-        return {times_exp(c, std::abs(x), std::copysign(0.5, x)), times_exp(s, std::abs(x), 0.5)};
+    const auto [s, c] = sine_and_cosine(y);
+    if (std::abs(x) > kLargeExp<R>) {
+        const R half = R(0.5);
+        return {times_exp<R>(c, std::abs(x), std::copysign(half, x)), times_exp<R>(s, std::abs(x), half)};
     }
     return {std::sinh(x) * c, std::cosh(x) * s};
 }
@@ -219,9 +253,13 @@ CUKERN_COMPLEX_FUNCTION Z tanh(Z z) {
     return {beta * rho * s / denominator, tangent / denominator};
 }
 
-CUKERN_HD Z cos(Z z) { return cosh(plus_i(z)); }
-CUKERN_HD Z sin(Z z) {
-    if (std::isinf(z.imag) && !std::isfinite(z.real)) return {nan_value(), kInfinity};
+template <typename C>
+CUKERN_HD C cos(C z) {
+    return cosh(plus_i(z));
+}
+template <typename C>
+CUKERN_HD C sin(C z) {
+    if (std::isinf(z.imag) && !std::isfinite(z.real)) return {part<C>(nan_value()), part<C>(kInfinity)};
     return minus_i(sinh(plus_i(z)));
 }
 CUKERN_HD Z tan(Z z) { return minus_i(tanh(plus_i(z))); }
@@ -310,16 +348,16 @@ CUKERN_COMPLEX_FUNCTION Z sign(Z z) {
     return {z.real / modulus, z.imag / modulus};
 }
 
-// By Smith's method, as NumPy: what can be finite is.
+// By Smith's method, as NumPy: what can be finite is. One path for both cases, which neighbouring threads mix.
 CUKERN_HD Z reciprocal(Z z) {
-    if (std::abs(z.imag) <= std::abs(z.real)) {
-        const double ratio = z.imag / z.real;
-        const double scale = z.real + z.imag * ratio;
-        return {1 / scale, -ratio / scale};
-    }
-    const double ratio = z.real / z.imag;
-    const double scale = z.real * ratio + z.imag;
-    return {ratio / scale, -1 / scale};
+    const bool is_real_larger = std::abs(z.imag) <= std::abs(z.real);
+    const double large = is_real_larger ? z.real : z.imag;
+    const double small = is_real_larger ? z.imag : z.real;
+    const double ratio = small / large;
+    const double scale = large + small * ratio;
+    const double one = 1 / scale;
+    const double other = ratio / scale;
+    return is_real_larger ? Z{one, -other} : Z{other, -one};
 }
 
 CUKERN_HD Z product(Z a, Z b) { return {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real}; }

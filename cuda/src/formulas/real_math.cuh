@@ -34,9 +34,8 @@ template <typename T>
 CUKERN_HD T log_of_sum(T a, T b) {
     if (a == b) return a + T{0.693147180559945309417};
     const T difference = a - b;
-    if (difference > 0) return a + std::log1p(std::exp(-difference));
-    if (difference <= 0) return b + std::log1p(std::exp(difference));
-    return difference;  // NaN
+    // One path for both signs: the threads of a warp would take two one after the other.
+    return (difference > 0 ? a : b) + std::log1p(std::exp(-std::abs(difference)));
 }
 
 // Functions of which CUDA's own for float32 are further off than 2 units in the last place: on a GPU those of
