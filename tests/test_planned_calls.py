@@ -1,4 +1,4 @@
-"""Calls of Arrays that repeat an earlier one's layouts: what is kept of a call must fit the next one."""
+"""Calls that repeat the layouts of an earlier one's arrays: what is kept of a call must fit the next one."""
 
 from __future__ import annotations
 
@@ -40,6 +40,39 @@ def test_addresses_are_those_of_the_call() -> None:
     assert [(part[i : i + 6] + part[i : i + 6]).tolist() for i in range(3)] == [
         [2.0 * (i + k) for k in range(6)] for i in range(3)
     ]
+
+
+def placed(values: np.ndarray, begin: int) -> Any:
+    """Return an Array of these elements that begins so many elements after a whole block of memory."""
+    memory = cukern.zeros(values.size + 32, values.dtype)
+    memory[begin : begin + values.size] = values.reshape(-1)
+    return memory[begin : begin + values.size].reshape(values.shape)
+
+
+LAYOUTS: dict[str, Any] = {
+    "packed": lambda x: x,
+    "transposed": lambda x: x.reshape(80, 70).T,
+    "interleaved": lambda x: x.reshape(700, 8).T,
+    "steps": lambda x: x.reshape(70, 80)[:, ::2],
+    "window": lambda x: x.reshape(70, 80)[:, 3:76],
+    "row": lambda x: x.reshape(70, 80)[:1],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "complex64"])
+def test_memory_that_begins_anywhere(layout: str, dtype: str, rng: np.random.Generator) -> None:
+    """A launch that is kept is made again only for addresses that are aligned alike."""
+    view = LAYOUTS[layout]
+    for begin in (0, 0, 0, 16, 0, 1, 1, 1, 3, 16, 1, 0, 0):
+        a, b = (rng.integers(0, 9, 5600).astype(dtype) for _ in range(2))
+        x, y = view(placed(a, begin)), view(placed(b, 2 * begin % 32))
+        want = view(a) + view(b)
+        np.testing.assert_array_equal(cukern.asnumpy(cukern.add(x, y)), want)
+        out = cukern.zeros(want.shape, dtype)
+        np.testing.assert_array_equal(cukern.asnumpy(cukern.add(x, y, out=out)), want)
+        if layout != "row":
+            np.testing.assert_array_equal(cukern.asnumpy(cukern.add(x, y, out=x)), want)
 
 
 def test_in_place_and_broadcast() -> None:

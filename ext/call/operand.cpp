@@ -69,9 +69,10 @@ bool Operand::read(const ArgumentInfo &argument, PyObject *object, ReadContext &
     object_ = object;
     access_.name = argument.name;
     if (is_array(argument.state, object)) return read_own(object);
-    if (const TypeRecord *known = known_foreign(argument.state, object); known != nullptr)
+    const bool is_ndarray = PyArray_CheckExact(object);
+    if (const TypeRecord *known = is_ndarray ? nullptr : known_foreign(argument.state, object); known != nullptr)
         return read_library(argument, object, reading, false, known) && (aligned_ || use_aligned_copy(argument));
-    if (PyArray_Check(object)) {
+    if (is_ndarray || PyArray_Check(object)) {
         if (!read_array(argument, as_array(object), reading)) return false;
         return aligned_ || use_aligned_copy(argument);
     }
@@ -140,8 +141,10 @@ bool Operand::read_own(PyObject *object) noexcept {
 
 bool Operand::read_array(const ArgumentInfo &argument, PyArrayObject *array, ReadContext &reading) noexcept {
     bool is_masked = false;
-    if (!PyArray_CheckExact(object_)) reading.ran_code = true;
-    if (!PyArray_CheckExact(object_) && !find_mask(object_, &is_masked)) return false;
+    if (!PyArray_CheckExact(object_)) {
+        reading.ran_code = true;
+        if (!find_mask(object_, &is_masked)) return false;
+    }
     if (is_masked)
         return refuse_object(argument, object_, "its mask would be lost; pass x.filled(value) or x.data");
     PyArray_Descr *descr = PyArray_DESCR(array);

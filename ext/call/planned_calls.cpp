@@ -2,6 +2,8 @@
 
 #include "call/planned_calls.h"
 
+#include <algorithm>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -16,64 +18,92 @@ namespace cukern::py {
 namespace {
 
 constexpr int kMostPlans = 64;
-constexpr int kMostDims = 6;  // of an Array whose layout is kept
+constexpr int kMostDims = 6;  // of an array whose layout is kept
 constexpr int kMostArrays = kMaxInputs + 1;
 
-// What an Array is, but for its address.
-struct ArrayLayout {
-    std::int64_t dimensions[2 * kMostDims];
+// An array of a call, be it an Array or another library's tensor.
+struct PlainArray {
+    void *data;
     ElementType type;
-    std::int16_t ndim;
+    int ndim;
+    const std::int64_t *shape;
+    const std::int64_t *strides;  // in elements
+};
 
-    void set(const Array *array) noexcept {
-        type = array->type;
-        ndim = array->ndim;
-        for (int i = 0; i < 2 * ndim; ++i) dimensions[i] = array->dimensions[i];
+PlainArray plain(Array *array) noexcept {
+    return {array->data, array->type, array->ndim, array->shape(), array->strides()};
+}
+
+// What the arrays of a call are, but for their addresses: of each its type and dimensions, one after the other, so
+// that a comparison touches little memory.
+class Layouts {
+public:
+    void add(const PlainArray &array) noexcept {
+        words_[end_++] = kind_of(array);
+        for (int i = 0; i < array.ndim; ++i) words_[end_++] = array.shape[i];
+        for (int i = 0; i < array.ndim; ++i) words_[end_++] = array.strides[i];
     }
-    bool is_of(const Array *array) const noexcept {
-        if (array->type != type || array->ndim != ndim) return false;
-        for (int i = 0; i < 2 * ndim; ++i)
-            if (array->dimensions[i] != dimensions[i]) return false;
+    // Whether the array at `*place` is of this layout; the place is moved to the next.
+    bool match(const PlainArray &array, int *place) const noexcept {
+        const std::int64_t *words = words_ + *place;
+        if (*words++ != kind_of(array)) return false;
+        for (int i = 0; i < array.ndim; ++i)
+            if (words[i] != array.shape[i] || words[array.ndim + i] != array.strides[i]) return false;
+        *place += 1 + 2 * array.ndim;
         return true;
     }
+    // The first, which is the result.
+    ElementType type() const noexcept { return static_cast<ElementType>(words_[0] & 0xFF); }
+    int ndim() const noexcept { return static_cast<int>(words_[0] >> 8); }
+    const std::int64_t *shape() const noexcept { return words_ + 1; }
+    const std::int64_t *strides() const noexcept { return words_ + 1 + ndim(); }
+    int behind_first() const noexcept { return 1 + 2 * ndim(); }
+
+private:
+    static std::int64_t kind_of(const PlainArray &array) noexcept {
+        return static_cast<std::int64_t>(array.type) | static_cast<std::int64_t>(array.ndim) << 8;
+    }
+
+    int end_ = 0;
+    std::int64_t words_[kMostArrays * (1 + 2 * kMostDims)];
 };
 
 struct PlannedCall {
     Op op;
     bool is_fresh;
-    bool in_use = false;               // by a call in which other code may run
-    ArrayLayout layouts[kMostArrays];  // of the result, then of the operands
-    ElementwisePlan *plan = nullptr;
+    bool in_use = false;                       // by a call in which other code may run
+    int device = 0;                            // of tensors
+    const dlpack::ExchangeAPI *api = nullptr;  // of tensors; null: of Arrays
+    std::unique_ptr<ElementwisePlan> plan;
+    Layouts layouts;  // of the result, then of the operands
 
-    PlannedCall() noexcept = default;
-    PlannedCall(const PlannedCall &) = delete;
-    PlannedCall &operator=(const PlannedCall &) = delete;
-    ~PlannedCall() { delete plan; }
+    PlannedCall(Op o, bool fresh) noexcept : op(o), is_fresh(fresh) {}
 };
 
 }  // namespace
 
 struct PlannedCalls {
-    PlannedCall *kept[kMostPlans] = {};
+    std::unique_ptr<PlannedCall> kept[kMostPlans];
     std::uint64_t missed[kMostPlans] = {};  // hash of the last call that was not found
 };
 
 namespace {
 
-unsigned slot_of(Op op, const Array *first, bool is_fresh) noexcept {
-    const auto length = static_cast<unsigned>(first->ndim > 0 ? first->dimensions[first->ndim - 1] : 0);
-    const unsigned key = static_cast<unsigned>(op) * 4 + static_cast<unsigned>(first->type) * 32 +
-                         static_cast<unsigned>(first->ndim) * 2 + static_cast<unsigned>(is_fresh) + length * 5;
+unsigned slot_of(Op op, const PlainArray &first, bool is_fresh, bool is_tensor) noexcept {
+    const auto length = static_cast<unsigned>(first.ndim > 0 ? first.shape[first.ndim - 1] : 0);
+    const unsigned key = static_cast<unsigned>(op) * 4 + static_cast<unsigned>(first.type) * 32 +
+                         static_cast<unsigned>(first.ndim) * 2 + static_cast<unsigned>(is_fresh) + length * 5 +
+                         (is_tensor ? 17 : 0);
     return (key ^ (key >> 6) ^ (key >> 12)) % kMostPlans;
 }
 
 // FNV-1a, by words.
-void hash_into(std::uint64_t *hash, const Array *array) noexcept {
+void hash_into(std::uint64_t *hash, const PlainArray &array) noexcept {
     constexpr std::uint64_t kPrime = 0x100000001B3;
-    const auto kind = static_cast<std::uint64_t>(array->type) << 16 | static_cast<std::uint64_t>(array->ndim);
+    const auto kind = static_cast<std::uint64_t>(array.type) << 16 | static_cast<std::uint64_t>(array.ndim);
     *hash = (*hash ^ kind) * kPrime;
-    for (int i = 0; i < 2 * array->ndim; ++i)
-        *hash = (*hash ^ static_cast<std::uint64_t>(array->dimensions[i])) * kPrime;
+    for (int i = 0; i < array.ndim; ++i) *hash = (*hash ^ static_cast<std::uint64_t>(array.shape[i])) * kPrime;
+    for (int i = 0; i < array.ndim; ++i) *hash = (*hash ^ static_cast<std::uint64_t>(array.strides[i])) * kPrime;
 }
 
 bool are_together(const Storage *a, const Storage *b) noexcept {
@@ -81,10 +111,10 @@ bool are_together(const Storage *a, const Storage *b) noexcept {
 }
 
 bool have_same_layout(const Array *a, const Array *b) noexcept {
-    ArrayLayout layout;
-    if (a->ndim > kMostDims) return false;
-    layout.set(a);
-    return layout.is_of(b);
+    if (a->type != b->type || a->ndim != b->ndim) return false;
+    for (int i = 0; i < 2 * a->ndim; ++i)
+        if (a->dimensions[i] != b->dimensions[i]) return false;
+    return true;
 }
 
 // Whether `out` can take the result of an operand: memory of its own, or the very same.
@@ -93,16 +123,27 @@ bool takes_result_of(const Array *out, const Array *operand) noexcept {
            (out->data == operand->data && have_same_layout(out, operand));
 }
 
+PlannedCall *kept_call(const ModuleState &state, Op op, const PlainArray &first, bool is_fresh,
+                       const dlpack::ExchangeAPI *api) noexcept {
+    PlannedCall *call = state.plans->kept[slot_of(op, first, is_fresh, api != nullptr)].get();
+    return call != nullptr && call->op == op && call->is_fresh == is_fresh && call->api == api && !call->in_use
+               ? call
+               : nullptr;
+}
+
 // The call kept for arrays[0] (`out`, or null) and the operands after it, if it may be made so.
 PlannedCall *find(const ModuleState &state, Op op, Array *const *arrays, int num_arrays) noexcept {
     const Array *out = arrays[0];
-    PlannedCall *call = state.plans->kept[slot_of(op, arrays[1], out == nullptr)];
-    if (call == nullptr || call->op != op || call->is_fresh != (out == nullptr) || call->in_use) return nullptr;
-    if (out != nullptr && (out->read_only || out->storage->exports() != 0 || !call->layouts[0].is_of(out) ||
-                           !are_together(out->storage, arrays[1]->storage)))
+    PlannedCall *call = kept_call(state, op, plain(arrays[1]), out == nullptr, nullptr);
+    if (call == nullptr) return nullptr;
+    int place = out == nullptr ? call->layouts.behind_first() : 0;
+    if (out != nullptr &&
+        (out->read_only || out->storage->exports() != 0 || !call->layouts.match(plain(arrays[0]), &place) ||
+         !are_together(out->storage, arrays[1]->storage)))
         return nullptr;
     for (int i = 1; i < num_arrays; ++i)
-        if (!call->layouts[i].is_of(arrays[i]) || !are_together(arrays[i]->storage, arrays[1]->storage) ||
+        if (!call->layouts.match(plain(arrays[i]), &place) ||
+            !are_together(arrays[i]->storage, arrays[1]->storage) ||
             (out != nullptr && !takes_result_of(out, arrays[i])))
             return nullptr;
     return call;
@@ -120,37 +161,50 @@ private:
     PlannedCall *call_;
 };
 
-// Orders, launches and records one call. False without an exception where memory ran out.
-bool launch(const ModuleState &state, PlannedCall *call, Array *const *arrays, int num_arrays,
+// False without an exception where memory ran out.
+bool launch(const ModuleState &state, const PlannedCall &call, void *const *data,
             const StreamRef &stream) noexcept {
-    const char *function = info(call->op).name;
+    const Status status = call.plan->launch(data, stream);
+    if (status == CUKERN_OK) return true;
+    if (status == CUKERN_OUT_OF_MEMORY) return false;
+    Backend backend = Backend::host;
+    if (active_backend(&backend) == CUKERN_OK && backend == Backend::cuda) synchronize_after_failure(stream);
+    return raise_failure(state, info(call.op).name, status);
+}
+
+// Orders, launches and records one call of Arrays. False without an exception where memory ran out.
+bool launch_ordered(const ModuleState &state, const PlannedCall &call, Array *const *arrays, int num_arrays,
+                    const StreamRef &stream) noexcept {
+    const char *function = info(call.op).name;
     void *data[kMostArrays];
+    bool is_ordered = true;  // by the stream itself
+    for (int i = 0; i < num_arrays; ++i) {
+        is_ordered = is_ordered && arrays[i]->storage->is_used_on(stream);
+        data[i] = arrays[i]->data;
+    }
+    if (is_ordered) {
+        if (!launch(state, call, data, stream)) return false;
+        for (int i = 0; i < num_arrays; ++i) arrays[i]->storage->record_again(i == 0);
+        return true;
+    }
     for (int i = num_arrays - 1; i >= 0; --i) {
         const Status status = arrays[i]->storage->wait_before_use(stream, i == 0);
         if (status != CUKERN_OK) return raise_failure(state, function, status);
-        data[i] = arrays[i]->data;
     }
-    Status status = call->plan->launch(data, stream);
-    if (status == CUKERN_OUT_OF_MEMORY) return false;
-    if (status != CUKERN_OK) {
-        Backend backend = Backend::host;
-        if (active_backend(&backend) == CUKERN_OK && backend == Backend::cuda) synchronize_after_failure(stream);
-        return raise_failure(state, function, status);
+    if (!launch(state, call, data, stream)) return false;
+    for (int i = num_arrays - 1; i >= 0; --i) {
+        const Status status = arrays[i]->storage->record_use(stream, i == 0);
+        if (status != CUKERN_OK) return raise_failure(state, function, status);
     }
-    for (int i = num_arrays - 1; status == CUKERN_OK && i >= 0; --i)
-        status = arrays[i]->storage->record_use(stream, i == 0);
-    return status == CUKERN_OK || raise_failure(state, function, status);
+    return true;
 }
 
-}  // namespace
-
-bool run_planned(ModuleState &state, Op op, PyObject *const *operands, int num_operands, PyObject *out,
-                 PyObject **result) noexcept {
-    Array *arrays[kMostArrays] = {};
-    if (state.plans == nullptr || (out != nullptr && !is_array(state, out))) return false;
+bool run_arrays(const ModuleState &state, Op op, PyObject *const *operands, int num_operands, PyObject *out,
+                PyObject **result) noexcept {
+    Array *arrays[kMostArrays];
+    if (out != nullptr && !is_array(state, out)) return false;
     arrays[0] = out != nullptr ? array_of(out) : nullptr;
-    arrays[1] = array_of(operands[0]);
-    for (int i = 1; i < num_operands; ++i) {
+    for (int i = 0; i < num_operands; ++i) {
         if (!is_array(state, operands[i])) return false;
         arrays[i + 1] = array_of(operands[i]);
     }
@@ -166,50 +220,201 @@ bool run_planned(ModuleState &state, Op op, PyObject *const *operands, int num_o
         return true;
     PyRef fresh;
     if (out == nullptr) {
-        const ArrayLayout &layout = call->layouts[0];
-        fresh = new_array(state, function, arrays[1]->kind(), layout.type, layout.ndim, layout.dimensions,
-                          layout.dimensions + layout.ndim, stream);
+        const Layouts &layouts = call->layouts;
+        fresh = new_array(state, function, arrays[1]->kind(), layouts.type(), layouts.ndim(), layouts.shape(),
+                          layouts.strides(), stream);
         if (!fresh) return true;
         arrays[0] = array_of(fresh.get());
     }
-    if (!launch(state, call, arrays, num_operands + 1, stream)) return PyErr_Occurred() != nullptr;
+    if (!launch_ordered(state, *call, arrays, num_operands + 1, stream)) return PyErr_Occurred() != nullptr;
     *result = out != nullptr ? PyRef::borrow(out).release() : fresh.release();
     return true;
 }
 
-void keep_plan(ModuleState &state, Backend backend, const ElementwiseCall &call, Operand *const *operands,
-               int num_operands, PyObject *out, bool is_fresh) noexcept {
-    Array *arrays[kMostArrays] = {};
-    for (int i = 0; i <= num_operands; ++i) {
-        PyObject *object = i == 0 ? out : operands[i - 1]->object();
-        if (!is_array(state, object) || array_of(object)->ndim > kMostDims) return;
-        arrays[i] = array_of(object);
-        if (!are_together(arrays[i]->storage, arrays[0]->storage)) return;
-        if (backend == Backend::host && arrays[i]->size() > kBriefCount) return;  // it gives the GIL up
+// A tensor of torch in a device's memory, with dimensions of its own: code that runs later may change the
+// tensor's. That it is packed and real follows from a kept layout (see keep_plan).
+struct PlainTensor {
+    PlainArray array;
+    std::int32_t device;
+    std::int64_t dimensions[2 * kMostDims];
+};
+
+// False, maybe with an exception, where it has to be read the long way.
+bool read_tensor(const TypeRecord &record, PyObject *object, PlainTensor *read) noexcept {
+    dlpack::Tensor tensor{};
+    if (reinterpret_cast<PyObject *>(Py_TYPE(object)) != record.type ||
+        !glance_at_tensor(record, object, &tensor, &read->array.type) || tensor.device.type != dlpack::kCUDA ||
+        tensor.ndim < 1 || tensor.ndim > kMostDims)
+        return false;
+    for (int i = 0; i < tensor.ndim; ++i) {
+        read->dimensions[i] = tensor.shape[i];
+        read->dimensions[tensor.ndim + i] = tensor.strides[i];
     }
-    if (state.plans == nullptr) state.plans = new (std::nothrow) PlannedCalls;
-    if (state.plans == nullptr) return;
-    const unsigned place = slot_of(call.op, array_of(operands[0]->object()), is_fresh);
-    PlannedCall *&slot = state.plans->kept[place];
-    if (slot != nullptr && slot->in_use) return;
-    std::uint64_t hash = 0xCBF29CE484222325 + static_cast<std::uint64_t>(call.op) * 2 + (is_fresh ? 1 : 0);
-    for (int i = 0; i <= num_operands; ++i) hash_into(&hash, arrays[i]);
-    // Only what is called twice in a row, so that calls that take turns don't make plans for nothing.
-    if (std::exchange(state.plans->missed[place], hash) != hash) return;
-    auto *kept = new (std::nothrow) PlannedCall;
-    if (kept == nullptr) return;
-    kept->plan = ElementwisePlan::make(call);
-    kept->op = call.op;
-    kept->is_fresh = is_fresh;
-    for (int i = 0; i <= num_operands; ++i) kept->layouts[i].set(arrays[i]);
-    if (kept->plan != nullptr) std::swap(slot, kept);
-    delete kept;
+    read->array.data = static_cast<char *>(tensor.data) + tensor.byte_offset;
+    read->array.ndim = tensor.ndim;
+    read->array.shape = read->dimensions;
+    read->array.strides = read->dimensions + tensor.ndim;
+    read->device = tensor.device.id;
+    return true;
 }
 
-void clear_plans(ModuleState &state) noexcept {
-    PlannedCalls *plans = std::exchange(state.plans, nullptr);
-    for (int i = 0; plans != nullptr && i < kMostPlans; ++i) delete plans->kept[i];
-    delete plans;
+std::int64_t count_of(const PlainArray &array) noexcept {
+    std::int64_t count = 1;
+    for (int i = 0; i < array.ndim; ++i) count *= array.shape[i];
+    return count;
 }
+
+// Of packed tensors: apart, or the very same.
+bool takes_result_of(const PlainArray &out, const PlainArray &operand) noexcept {
+    const auto begin = reinterpret_cast<std::uintptr_t>(out.data);
+    const auto other = reinterpret_cast<std::uintptr_t>(operand.data);
+    const auto bytes = [](const PlainArray &array) {
+        return static_cast<std::uintptr_t>(count_of(array) * size_of(array.type));
+    };
+    return begin + bytes(out) <= other || other + bytes(operand) <= begin ||
+           (begin == other && out.type == operand.type && out.ndim == operand.ndim &&
+            std::equal(out.shape, out.shape + out.ndim, operand.shape));
+}
+
+// Reads all tensors of a call (operand 0 is `out`, or null), and tells whether the kept call is one of such. torch
+// may run code of Python when it is asked for gradients.
+bool match_tensors(const TypeRecord &record, const PlannedCall &call, PyObject *const *objects, int num_arrays,
+                   PlainTensor *tensors) noexcept {
+    const int first = objects[0] != nullptr ? 0 : 1;
+    int place = objects[0] != nullptr ? 0 : call.layouts.behind_first();
+    for (int i = first; i < num_arrays; ++i) {
+        const PlainArray &array = tensors[i].array;
+        if ((i != 1 && !read_tensor(record, objects[i], &tensors[i])) || tensors[i].device != call.device ||
+            !call.layouts.match(array, &place) ||
+            (i > 0 && first == 0 && !takes_result_of(tensors[0].array, array)))
+            return false;
+    }
+    for (int i = first; i < num_arrays; ++i)
+        if (!is_without_gradients(record, objects[i], tensors[i].array.type)) return false;
+    return true;
+}
+
+bool run_tensors(const ModuleState &state, const TypeRecord &known, Op op, PyObject *const *operands,
+                 int num_operands, PyObject *out, PyObject **result) noexcept {
+    const TypeRecord record = known;  // code that runs meanwhile may replace the one that is kept
+    PlainTensor tensors[kMostArrays];
+    *result = nullptr;
+    if (any_active_blocks() || !read_tensor(record, operands[0], &tensors[1])) return PyErr_Occurred() != nullptr;
+    PlannedCall *call = kept_call(state, op, tensors[1].array, out == nullptr, record.api);
+    if (call == nullptr) return false;
+    const Use use(call);
+    PyObject *objects[kMostArrays] = {out};
+    std::copy(operands, operands + num_operands, objects + 1);
+    void *handle = nullptr;
+    StreamRef stream;
+    if (!match_tensors(record, *call, objects, num_operands + 1, tensors) ||
+        !current_stream_of(record, call->device, &handle))
+        return PyErr_Occurred() != nullptr;
+    if (const Status status = stream_ref(handle, call->device, &stream); status != CUKERN_OK) {
+        raise_status(state, info(op).name, status);
+        return true;
+    }
+    PyRef fresh;
+    if (out == nullptr) {
+        const Layouts &layouts = call->layouts;
+        ForeignArray made;
+        fresh = make_by_exchange({state, info(op).name, "the result"}, call->api, {dlpack::kCUDA, call->device},
+                                 layouts.type(), Shape(layouts.ndim(), layouts.shape()), &made);
+        if (!fresh) return true;
+        tensors[0].array.data = made.data;
+    }
+    void *data[kMostArrays];
+    for (int i = 0; i <= num_operands; ++i) data[i] = tensors[i].array.data;
+    if (!launch(state, *call, data, stream)) return PyErr_Occurred() != nullptr;
+    *result = out != nullptr ? PyRef::borrow(out).release() : fresh.release();
+    return true;
+}
+
+}  // namespace
+
+bool run_planned(ModuleState &state, Op op, PyObject *const *operands, int num_operands, PyObject *out,
+                 PyObject **result) noexcept {
+    if (is_array(state, operands[0])) return run_arrays(state, op, operands, num_operands, out, result);
+    const TypeRecord *record = known_foreign(state, operands[0]);
+    return record != nullptr && record->is_torch &&
+           run_tensors(state, *record, op, operands, num_operands, out, result);
+}
+
+namespace {
+
+// Whether all are Arrays in one kind of memory, small enough on the host back-end that the call keeps the GIL.
+bool are_arrays(const ModuleState &state, Backend backend, PyObject *const *objects, int num_arrays) noexcept {
+    for (int i = 0; i < num_arrays; ++i) {
+        if (!is_array(state, objects[i])) return false;
+        const Array *array = array_of(objects[i]);
+        if (!are_together(array->storage, array_of(objects[0])->storage)) return false;
+        if (backend == Backend::host && array->size() > kBriefCount) return false;
+    }
+    return true;
+}
+
+// Packed, with more than one element: torch's negative bit may be set elsewhere (see may_be_negative in
+// interop/framework_read.cpp).
+bool is_surely_plain(const PlainArray &array) noexcept {
+    std::int64_t stride = 1;
+    for (int i = array.ndim - 1; i >= 0; --i) {
+        if (array.strides[i] != stride) return false;
+        stride *= array.shape[i];
+    }
+    return stride > 1 && kind_of(array.type) != 'c';
+}
+
+// Whether all are such tensors of torch, as the call has read them, on one device.
+bool are_tensors(const ModuleState &state, PyObject *const *objects, const PlainArray *arrays, int num_arrays,
+                 Operand *const *operands) noexcept {
+    const TypeRecord *record = known_foreign(state, objects[1]);
+    if (record == nullptr || !record->is_torch || record->api == nullptr) return false;
+    for (int i = 0; i < num_arrays; ++i) {
+        const bool is_tensor = reinterpret_cast<PyObject *>(Py_TYPE(objects[i])) == record->type;
+        if (!is_tensor || !is_surely_plain(arrays[i])) return false;
+        if (i > 0 && (operands[i - 1]->foreign_device().type != dlpack::kCUDA ||
+                      operands[i - 1]->foreign_device().id != operands[0]->foreign_device().id))
+            return false;
+    }
+    return true;
+}
+
+}  // namespace
+
+void keep_plan(ModuleState &state, Backend backend, const ElementwiseCall &call, Operand *const *operands,
+               int num_operands, PyObject *out, bool is_fresh) noexcept {
+    const int num_arrays = num_operands + 1;
+    PyObject *objects[kMostArrays] = {out};
+    PlainArray arrays[kMostArrays];  // as they were when the call was made
+    for (int i = 0; i < num_arrays; ++i) {
+        const TensorView &view = i == 0 ? *call.out : *call.inputs[i - 1];
+        if (i > 0) objects[i] = operands[i - 1]->object();
+        if (view.immediate || view.ndim > kMostDims) return;
+        arrays[i] = {view.data, view.type, view.ndim, view.shape, view.strides};
+    }
+    const bool of_arrays = are_arrays(state, backend, objects, num_arrays);
+    if (!of_arrays && !are_tensors(state, objects, arrays, num_arrays, operands)) return;
+    if (state.plans == nullptr) state.plans = new (std::nothrow) PlannedCalls;
+    if (state.plans == nullptr) return;
+    const unsigned place = slot_of(call.op, arrays[1], is_fresh, !of_arrays);
+    std::unique_ptr<PlannedCall> &slot = state.plans->kept[place];
+    if (slot != nullptr && slot->in_use) return;
+    std::uint64_t hash = 0xCBF29CE484222325 + static_cast<std::uint64_t>(call.op) * 2 + (is_fresh ? 1 : 0);
+    for (int i = 0; i < num_arrays; ++i) hash_into(&hash, arrays[i]);
+    // Only what is called twice in a row, so that calls that take turns don't make plans for nothing.
+    if (std::exchange(state.plans->missed[place], hash) != hash) return;
+    std::unique_ptr<PlannedCall> kept(new (std::nothrow) PlannedCall(call.op, is_fresh));
+    if (kept == nullptr) return;
+    kept->plan.reset(ElementwisePlan::make(call));
+    if (kept->plan == nullptr) return;
+    if (!of_arrays) {
+        kept->api = operands[0]->api();
+        kept->device = operands[0]->foreign_device().id;
+    }
+    for (int i = 0; i < num_arrays; ++i) kept->layouts.add(arrays[i]);
+    slot = std::move(kept);
+}
+
+void clear_plans(ModuleState &state) noexcept { delete std::exchange(state.plans, nullptr); }
 
 }  // namespace cukern::py

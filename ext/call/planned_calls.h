@@ -1,10 +1,11 @@
-// Elementwise calls of Arrays that repeat an earlier one's layouts.
+// Elementwise calls that repeat the layouts of an earlier one's Arrays, or packed tensors of torch on a GPU.
 //
 // Idea: programs make the same calls again and again, on other memory. What promotion, broadcasting, the checks
-// and the planning of a call come to depends on its Arrays' layouts alone (element types, shapes, strides), so it
-// is kept by operation and layouts. A call that is found orders itself after pending work, launches and records
-// its uses. Anything out of the ordinary (a stream that is given, memory of several kinds, overlap, no memory
-// left) goes the long way, which also tells what is wrong.
+// and the planning of a call come to depends on the layouts of its arrays alone (element types, shapes, strides),
+// so it is kept by operation and layouts. A call that is found orders itself after pending work, launches and
+// records its uses; one of tensors runs on torch's current stream, in whose order torch has them. Anything out of
+// the ordinary (a stream that is given, memory of several kinds, overlap, no memory left, a tensor that requires
+// gradients) goes the long way, which also tells what is wrong.
 #pragma once
 
 #include "array/array.h"
@@ -14,13 +15,13 @@
 
 namespace cukern::py {
 
-// Whether a call was made so. *result is then what it returns, or null with an exception set. The first operand is
-// an Array. `out` may be null.
+// Whether a call was made so. *result is then what it returns, or null with an exception set. `out` may be null.
 bool run_planned(ModuleState &state, Op op, PyObject *const *operands, int num_operands, PyObject *out,
                  PyObject **result) noexcept;
 
-// Keeps what a call has come to, if all its arrays are Arrays in memory of one kind and it is made for the second
-// time in a row. `out` is the result, which was made for the call where `is_fresh`.
+// Keeps what a call has come to, if all are Arrays in one kind of memory, or all are packed tensors of torch on
+// one GPU, and the call is made for the second time in a row. `out` is the result, which was made for the call
+// where `is_fresh`.
 void keep_plan(ModuleState &state, Backend backend, const ElementwiseCall &call, Operand *const *operands,
                int num_operands, PyObject *out, bool is_fresh) noexcept;
 

@@ -234,6 +234,37 @@ bool read_tensor(const ArgumentInfo &argument, const dlpack::Tensor &tensor, For
     return true;
 }
 
+namespace {
+
+// An exception of a short way is dropped, since the long way meets its cause again; an interrupt is kept.
+bool leave_to_long_way() noexcept {
+    CaughtError error;
+    if (!error.is_ordinary()) error.restore();
+    return false;
+}
+
+}  // namespace
+
+bool glance_at_tensor(const TypeRecord &record, PyObject *object, dlpack::Tensor *tensor,
+                      ElementType *type) noexcept {
+    if (record.api == nullptr || record.api->tensor_from_object == nullptr) return false;
+    if (record.api->tensor_from_object(object, tensor) != 0) return leave_to_long_way();
+    if (!element_type_of(tensor->dtype, type) || tensor->data == nullptr || tensor->strides == nullptr)
+        return false;
+    const auto address = reinterpret_cast<std::uintptr_t>(tensor->data) + tensor->byte_offset;
+    return address % static_cast<std::uintptr_t>(2 * size_of(*type)) == 0;  // see may_be_negative
+}
+
+bool is_without_gradients(const TypeRecord &record, PyObject *object, ElementType type) noexcept {
+    if (record.requires_grad.name == nullptr || !(is_floating(type) || kind_of(type) == 'c')) return true;
+    const PyRef requires_grad = value_of(record.requires_grad, object);
+    return requires_grad ? requires_grad.get() == Py_False : leave_to_long_way();
+}
+
+bool current_stream_of(const TypeRecord &record, int device, void **handle) noexcept {
+    return record.api->current_stream(dlpack::kCUDA, device, handle) == 0 || leave_to_long_way();
+}
+
 bool check_memory(const ArgumentInfo &argument, const ForeignArray &array, std::int64_t *bytes) noexcept {
     const int size = size_of(array.type);
     const auto address = reinterpret_cast<std::uintptr_t>(array.data);

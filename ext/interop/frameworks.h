@@ -121,6 +121,14 @@ bool refuse(const ArgumentInfo &argument, const char *what) noexcept;
 
 bool read_tensor(const ArgumentInfo &argument, const dlpack::Tensor &tensor, ForeignArray *array) noexcept;
 
+// For calls that repeat an earlier one: a tensor as its type's exchange API gives it, whether gradients of it are
+// not recorded, and the stream that its library works on. False where the tensor has to be read by read_foreign,
+// which says why; an exception is set only if it is an interrupt or the like.
+bool glance_at_tensor(const TypeRecord &record, PyObject *object, dlpack::Tensor *tensor,
+                      ElementType *type) noexcept;
+bool is_without_gradients(const TypeRecord &record, PyObject *object, ElementType type) noexcept;
+bool current_stream_of(const TypeRecord &record, int device, void **handle) noexcept;
+
 // Whether an Array can be over the memory: BufferError where it is not aligned to its elements, ValueError where
 // the shape is none. `bytes`: of all elements.
 bool check_memory(const ArgumentInfo &argument, const ForeignArray &array, std::int64_t *bytes) noexcept;

@@ -96,7 +96,8 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
     call.out = &result.view();
     PyObject *const done = result.perform(request, backend, operands, count,
                                           [&](const Execution &where) { return elementwise(call, where); });
-    if (a.family() == Family::array && done != nullptr && cast == nullptr && given_stream == nullptr)
+    const bool may_repeat = a.family() == Family::array || a.family() == Family::exchange;
+    if (may_repeat && done != nullptr && cast == nullptr && given_stream == nullptr)
         keep_plan(state, backend, call, operands, count, done, out == nullptr);
     return done;
 }
@@ -107,7 +108,7 @@ PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *
                           PyObject *given_stream) noexcept {
     PyObject *const operands[] = {first, other};
     PyObject *result = nullptr;
-    if (given_stream == nullptr && is_array(state, first) &&
+    if (given_stream == nullptr && state.plans != nullptr && !PyArray_CheckExact(first) &&
         run_planned(state, op, operands, arity(op), out, &result))
         return result;
     return run(state, info(op).name, op, first, other, nullptr, out, given_stream);

@@ -24,15 +24,19 @@ struct Events;
 // A stream's work on some memory.
 struct Use {
     std::uint64_t id = 0;
-    Stream handle = nullptr;
-    OwnedStream *owner = nullptr;  // retained
-    Event event = nullptr;         // recorded after the last work; null: recorded when needed
+    Event event = nullptr;  // recorded after the last work; null: recorded when needed
     int device = 0;
     bool wrote = false;
     bool producer_only = false;  // only the producing library has used the memory; it orders the release itself
     bool awaited = false;        // by the stream below, since the last work
-    std::uint64_t waiter = 0;    // id
+    Stream handle = nullptr;
+    OwnedStream *owner = nullptr;  // retained
+    std::uint64_t waiter = 0;      // id
     int waiter_device = 0;
+
+    Use() noexcept = default;
+    Use(const StreamRef &stream, bool writes) noexcept
+        : id(stream.id), device(stream.device), wrote(writes), handle(stream.handle), owner(stream.owner) {}
 
     bool awaited_by(const StreamRef &stream) const noexcept {
         return awaited && waiter == stream.id && waiter_device == stream.device;
@@ -60,7 +64,7 @@ private:
     std::uint32_t version_ = 0;
 };
 
-class Storage {
+class alignas(64) Storage {
 public:
     // Memory from the pool, for use on `stream` first. A size of 0 takes none. With `only_cached` it takes no
     // memory from the driver, which may block: *out is null where the pool has none.
@@ -94,24 +98,28 @@ public:
     bool is_adopted() const noexcept { return release_ != nullptr; }  // memory of another owner
     Backend backend() const noexcept;
 
+    // Whether all work on this memory is in the order of `stream` anyway.
+    bool is_used_on(const StreamRef &stream) const noexcept {
+        return count_ == 1 && uses_[0].id == stream.id && uses_[0].device == stream.device &&
+               uses_[0].event == nullptr;
+    }
+
     // Makes `stream` wait for pending writes to this memory, and with `write` for pending reads, too.
     Status wait_before_use(const StreamRef &stream, bool write) noexcept {
-        if (count_ == 0 || (count_ == 1 && uses_[0].id == stream.id && uses_[0].device == stream.device &&
-                            uses_[0].event == nullptr))
-            return CUKERN_OK;
-        return wait_before_use_slow(stream, write);
+        return count_ == 0 || is_used_on(stream) ? CUKERN_OK : wait_before_use_slow(stream, write);
     }
 
     // Records that work enqueued on `stream` reads or writes this memory.
     Status record_use(const StreamRef &stream, bool write) noexcept {
-        if (count_ == 1 && uses_[0].id == stream.id && uses_[0].device == stream.device &&
-            uses_[0].event == nullptr) {
-            uses_[0].wrote |= write;
-            uses_[0].producer_only = false;
-            ++version_;
-            return CUKERN_OK;
-        }
-        return record_use_slow(stream, write);
+        if (!is_used_on(stream)) return record_use_slow(stream, write);
+        record_again(write);
+        return CUKERN_OK;
+    }
+    // The same on the stream that is_used_on is true of.
+    void record_again(bool write) noexcept {
+        uses_[0].wrote |= write;
+        uses_[0].producer_only = false;
+        ++version_;
     }
 
     // Records that the producing library wrote this adopted memory on `stream`; it orders the release itself.
@@ -146,7 +154,7 @@ private:
                          void *data) noexcept;
     // A reused block may have pending work on its stream: other streams must wait for it.
     void record_pending_work(const StreamRef &stream) noexcept {
-        uses_[0] = {stream.id, stream.handle, stream.owner, nullptr, stream.device, true};
+        uses_[0] = Use(stream, true);
         if (stream.owner != nullptr) stream.owner->retain();
         count_ = 1;
     }
@@ -168,23 +176,24 @@ private:
     bool waits_for_capture() const noexcept;
 
     static constexpr int kMostUses = 4;
+    // What each call looks at comes first, as far as the first use, in one line of a cache.
     std::atomic<int> references_{1};
-    Context *context_ = nullptr;
-    int generation_ = 0;
-    void *data_ = nullptr;
-    std::size_t bytes_ = 0;
     MemoryKind kind_ = MemoryKind::device;
-    int device_ = 0;
-    int lent_ = 0;
     bool captured_ = false;  // its address is in a graph: it is never used again
+    int device_ = 0;
     int exports_ = 0;
-    std::uint64_t free_list_id_ = 0;          // the stream whose free list the block returns to
-    OwnedStream *free_list_owner_ = nullptr;  // retained
-    Release release_ = nullptr;
-    void *owner_ = nullptr;
     int count_ = 0;
     std::uint32_t version_ = 0;  // changes with every recorded use
+    Release release_ = nullptr;
     Use uses_[kMostUses];
+    Context *context_ = nullptr;
+    int generation_ = 0;
+    int lent_ = 0;
+    void *data_ = nullptr;
+    std::size_t bytes_ = 0;
+    std::uint64_t free_list_id_ = 0;          // the stream whose free list the block returns to
+    OwnedStream *free_list_owner_ = nullptr;  // retained
+    void *owner_ = nullptr;
 };
 
 // Calls `release(owner)` when what `stream` has been given so far is done: by release_finished().

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <new>
 
 namespace cukern::cuda {
@@ -28,12 +29,38 @@ LaunchFunction launch_function() noexcept {
     return function;
 }
 
-void *KernelHandles::in_current_context(const void *symbol) noexcept {
+cudaError_t launch_by_driver(void *function, unsigned blocks, unsigned threads, cudaStream_t stream, void *params,
+                             std::size_t bytes) noexcept {
+    // One block of memory takes the driver less time than a list of parameters.
+    void *const kBuffer = reinterpret_cast<void *>(1);
+    void *const kBufferSize = reinterpret_cast<void *>(2);
+    void *buffer[] = {kBuffer, params, kBufferSize, &bytes, nullptr};
+    return static_cast<cudaError_t>(
+        launch_function()(function, blocks, 1, 1, threads, 1, 1, 0, stream, nullptr, buffer));
+}
+
+void keep_launch(void *function, void *context, unsigned blocks, unsigned threads, const void *params,
+                 std::size_t bytes, PreparedKernel *prepared) noexcept {
+    if (bytes > PreparedKernel::kMostBytes) return;
+    prepared->function = function;
+    prepared->context = context;
+    prepared->blocks = blocks;
+    prepared->threads = threads;
+    prepared->bytes = bytes;
+    std::memcpy(prepared->params, params, bytes);
+}
+
+void *current_context() noexcept {
     void *context = nullptr;
-    if (current_context(&context) != 0 || context == nullptr) return nullptr;
+    return current_context(&context) == 0 ? context : nullptr;
+}
+
+void *KernelHandles::in_current_context(const void *symbol, void **context) noexcept {
+    *context = current_context();
+    if (*context == nullptr) return nullptr;
     for (const Handle *handle = first_.load(std::memory_order_acquire); handle != nullptr; handle = handle->next)
-        if (handle->context == context) return handle->function;
-    return find(symbol, context);
+        if (handle->context == *context) return handle->function;
+    return find(symbol, *context);
 }
 
 void *KernelHandles::find(const void *symbol, void *context) noexcept {

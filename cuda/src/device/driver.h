@@ -5,6 +5,9 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <cstddef>
+
+#include "plan/launch.h"
 
 namespace cukern::cuda {
 
@@ -18,6 +21,18 @@ using LaunchFunction = int (*)(void *function, unsigned grid_x, unsigned grid_y,
                                unsigned block_y, unsigned block_z, unsigned shared_bytes, cudaStream_t stream,
                                void **params, void **extra);
 
+// Launches a CUfunction, with one parameter of so many bytes, on a line of blocks. Only where launch_function()
+// gives one.
+cudaError_t launch_by_driver(void *function, unsigned blocks, unsigned threads, cudaStream_t stream, void *params,
+                             std::size_t bytes) noexcept;
+
+// Keeps what launch_by_driver has been given, unless the parameter is too long.
+void keep_launch(void *function, void *context, unsigned blocks, unsigned threads, const void *params,
+                 std::size_t bytes, PreparedKernel *prepared) noexcept;
+
+// The context that is current in this thread, or null.
+void *current_context() noexcept;
+
 // cuLaunchKernel, or null where the driver does not give it; looked up once.
 LaunchFunction launch_function() noexcept;
 
@@ -27,7 +42,7 @@ class KernelHandles {
 public:
     // That of the context which is current. Null where the runtime has to launch: the thread has used no context
     // yet, or the driver is too old.
-    void *in_current_context(const void *symbol) noexcept;
+    void *in_current_context(const void *symbol, void **context) noexcept;
 
 private:
     struct Handle {

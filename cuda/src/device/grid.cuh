@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-namespace cukern::cuda {
+#include "device/block_size.h"
 
-constexpr int kThreads = 256;  // of a block
+namespace cukern::cuda {
 
 inline unsigned blocks_for(std::int64_t threads) noexcept {
     return static_cast<unsigned>((threads + kThreads - 1) / kThreads);

@@ -20,6 +20,20 @@ constexpr bool has_kernel(Op op, ElementType type) {
     return computes_in(op, type) || (is_logical(op) && logical_type(type) == type);
 }
 
+// Whether an operation is long: its packed kernels are of it alone, and strided_kernel calls it.
+constexpr bool is_function(Op op, ElementType type) {
+    switch (op) {
+        case Op::divide:
+        case Op::floor_divide:
+        case Op::remainder:
+        case Op::pow:
+        case Op::reciprocal: return true;
+        case Op::sign: return kind_of(type) == 'c';
+        case Op::copysign: return false;
+        default: return info(op).rule == ResultRule::sized;
+    }
+}
+
 // The type whose kernels serve operands of any strides: integers and floats of less than 32 bits compute in 32,
 // and are narrowed.
 constexpr ElementType wide_type(ElementType type) {
@@ -27,11 +41,27 @@ constexpr ElementType wide_type(ElementType type) {
     return is_floating(type) ? ElementType::float32 : ElementType::int32;
 }
 // Most arrays reduce to few dimensions, and span at most 2**31 elements of each operand; others are launched in
-// parts. With a type: one part.
+// parts. With a type: one part, as planned.
 constexpr int kStridedDims = 8;
 constexpr std::int64_t kStridedReach = (std::int64_t{1} << 31) - 1;
+// Which elements a thread takes: `each`, which are so far apart along one dimension. Their first ones are in the
+// order of the array, or in tiles (device/elementwise/tiles.cuh).
+struct StridedPlan {
+    int dimension;
+    std::int64_t apart;
+    int each;
+    std::int64_t columns;  // in tiles: elements of one row; else all elements that are the first of a thread
+    bool in_tiles;
+    int column_bits;
+    int lane_bits;
+    std::int64_t across;  // tiles side by side
+    unsigned blocks;
+};
+StridedPlan plan_strided(const ElementwiseLaunch &launch) noexcept;
 template <typename T>
-cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
+cudaError_t launch_strided(const ElementwiseLaunch &launch, const StridedPlan &plan, cudaStream_t stream) noexcept;
+// Elements of a thread at most, where results of so many bytes are computed.
+constexpr int strided_elements(int size) { return size <= 8 ? 4 : 2; }
 cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
 
 // The type whose kernels load the elements of a reduction as they are stored: one for all types of which only the

@@ -4,24 +4,22 @@
 #include <cuda_runtime_api.h>
 
 #include "device/driver.h"
+#include "plan/launch.h"
 
 namespace cukern::cuda {
 
-// What tells cuLaunchKernel that the parameters are one block of memory, which takes it less time than a list.
-inline void *const kParamBuffer = reinterpret_cast<void *>(1);
-inline void *const kParamBufferSize = reinterpret_cast<void *>(2);
-inline void *const kParamBufferEnd = nullptr;
-
-// Launches `kernel`, a __global__ function, with one parameter on a line of blocks.
+// Launches `kernel`, a __global__ function, with one parameter on a line of blocks. With `prepared`, which keeps
+// the launch, the parameter begins with the addresses of out and of the inputs, and holds no others.
 template <auto kernel, typename Params>
-cudaError_t launch_kernel(unsigned blocks, unsigned threads, cudaStream_t stream, Params &params) noexcept {
+cudaError_t launch_kernel(unsigned blocks, unsigned threads, cudaStream_t stream, Params &params,
+                          PreparedKernel *prepared = nullptr) noexcept {
     static KernelHandles handles;
     const auto *const symbol = reinterpret_cast<const void *>(kernel);
-    if (void *function = handles.in_current_context(symbol); function != nullptr) {
-        std::size_t size = sizeof params;
-        void *buffer[] = {kParamBuffer, &params, kParamBufferSize, &size, kParamBufferEnd};
-        const auto error = static_cast<cudaError_t>(
-            launch_function()(function, blocks, 1, 1, threads, 1, 1, 0, stream, nullptr, buffer));
+    void *context = nullptr;
+    if (void *function = handles.in_current_context(symbol, &context); function != nullptr) {
+        const cudaError_t error = launch_by_driver(function, blocks, threads, stream, &params, sizeof params);
+        if (prepared != nullptr && error == cudaSuccess)
+            keep_launch(function, context, blocks, threads, &params, sizeof params, prepared);
         if (!may_be_outlived(error)) return error;
     }
     void *arguments[] = {&params};

@@ -233,6 +233,18 @@ protected:
         return check(cuda::launch_elementwise(launch, native(stream)), "cudaLaunchKernel");
     }
 
+    bool can_launch_prepared(const PreparedKernel &kernel) noexcept override {
+        return cuda::current_context() == kernel.context;
+    }
+
+    bool do_launch_prepared(PreparedKernel &kernel, Stream stream, Status *status) noexcept override {
+        const cudaError_t error = cuda::launch_by_driver(kernel.function, kernel.blocks, kernel.threads,
+                                                         native(stream), kernel.params, kernel.bytes);
+        if (cuda::may_be_outlived(error)) return false;
+        *status = check(error, "cuLaunchKernel");
+        return true;
+    }
+
     std::int64_t reduction_scratch(const ReduceLaunch &launch) const noexcept override {
         return cuda::reduction_scratch(launch);
     }

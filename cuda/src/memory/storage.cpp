@@ -234,7 +234,7 @@ Status Storage::add_use(const StreamRef &stream, bool write) noexcept {
         at = count_;
     }
     if (at == count_) {
-        uses_[at] = {stream.id, stream.handle, stream.owner, nullptr, stream.device, false};
+        uses_[at] = Use(stream, false);
         if (stream.owner != nullptr) stream.owner->retain();
         ++count_;
     }
@@ -383,7 +383,8 @@ void Storage::free_now() noexcept {
 Status release_after(const StreamRef &stream, Storage::Release release, void *owner) noexcept {
     Context *active = nullptr;
     CUKERN_TRY(context(&active));
-    Use use{stream.id, stream.handle, nullptr, nullptr, stream.device, false};
+    Use use(stream, false);
+    use.owner = nullptr;
     CUKERN_TRY(wait_after_failure(*active, stream, record_event_of(*active, use)));
     Events events;
     events.add(use.event, use.device);

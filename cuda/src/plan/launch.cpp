@@ -138,9 +138,40 @@ void use_logical_type(ElementwiseLaunch *launch) noexcept {
         launch->types[i] = launch->compute;
 }
 
+// Whether this is a test such as isnan, or signbit, on integers or bool, whose answer needs no floats.
+bool asks_integers(const ElementwiseCall &call) noexcept {
+    const ResultRule rule = info(call.op).rule;
+    if (rule != ResultRule::test && rule != ResultRule::sign) return false;
+    return kind_of(call.inputs[0]->type) == 'b' || is_integer(call.inputs[0]->type);
+}
+
+// What such a question comes to: a comparison with 0, or one answer for all elements.
+void plan_answer(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
+    const TensorView &input = *call.inputs[0];
+    TensorView value;
+    value.immediate = true;
+    value.value = {};
+    ElementwiseCall own = call;
+    if (call.op == Op::signbit && kind_of(input.type) == 'i') {
+        own.op = Op::less;
+        own.compute = value.type = input.type;
+        own.inputs[1] = &value;
+    } else {
+        own.op = Op::copy;
+        value.type = ElementType::bool_;
+        value.value.bytes[0] = call.op == Op::isfinite ? 1 : 0;
+        own.inputs[0] = &value;
+    }
+    plan_elementwise(own, launch);
+}
+
 }  // namespace
 
 void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
+    if (call.inputs[1] == nullptr && asks_integers(call)) {
+        plan_answer(call, launch);
+        return;
+    }
     const TensorView &out = *call.out;
     const Op op = is_identity(call.op, call.compute) ? Op::copy : call.op;
     launch->op = op;

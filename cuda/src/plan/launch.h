@@ -9,6 +9,18 @@ namespace cukern {
 
 constexpr int kMaxOperands = kMaxInputs + 1;
 
+// A kernel's launch, kept to be made again with other addresses that are aligned alike.
+struct PreparedKernel {
+    static constexpr std::uintptr_t kAlignment = 256;  // no kernel looks at more of an address, or of a difference
+    static constexpr std::size_t kMostBytes = 512;
+    void *function = nullptr;  // of `context`; null: nothing is kept
+    void *context = nullptr;
+    unsigned blocks = 0;
+    unsigned threads = 0;
+    std::size_t bytes = 0;
+    alignas(16) unsigned char params[kMostBytes];  // they begin with the addresses of out and of the inputs
+};
+
 // Operand 0 is `out`, the others are the inputs. Dimensions run from the slowest to the fastest in `out`.
 struct ElementwiseLaunch {
     Op op;
@@ -24,6 +36,7 @@ struct ElementwiseLaunch {
     Immediate values[kMaxOperands];  // (in logic a truth)
     std::int64_t shape[kMaxDims];
     std::int64_t strides[kMaxOperands][kMaxDims];  // in elements; out's are never negative
+    PreparedKernel *prepared = nullptr;            // if not null: receives the launch, where that is one kernel
 };
 
 // Orders dimensions by out's strides, drops those of length 1, merges neighbours, resolves broadcasting and

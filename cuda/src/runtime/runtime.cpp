@@ -146,6 +146,13 @@ Status Runtime::launch_elementwise(const ElementwiseLaunch &launch, Stream strea
     return fails(Fault::launch) ? injected("cudaLaunchKernel") : do_launch_elementwise(launch, stream);
 }
 
+bool Runtime::launch_prepared(PreparedKernel &kernel, Stream stream, Status *status) noexcept {
+    if (!can_launch_prepared(kernel)) return false;
+    if (!fails(Fault::launch)) return do_launch_prepared(kernel, stream, status);
+    *status = injected("cudaLaunchKernel");
+    return true;
+}
+
 Status Runtime::launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept {
     return fails(Fault::launch) ? injected("cudaLaunchKernel") : do_launch_reduction(launch, stream);
 }

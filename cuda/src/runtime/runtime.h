@@ -78,6 +78,8 @@ public:
     virtual Status event_elapsed(Event begin, Event end, float *milliseconds) noexcept = 0;
 
     Status launch_elementwise(const ElementwiseLaunch &launch, Stream stream) noexcept;
+    // Makes a launch again that was kept, unless its context is gone or another is current: whether it did.
+    bool launch_prepared(PreparedKernel &kernel, Stream stream, Status *status) noexcept;
     // The scratch memory that a reduction takes, in bytes.
     virtual std::int64_t reduction_scratch(const ReduceLaunch &launch) const noexcept = 0;
     Status launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept;
@@ -102,6 +104,8 @@ protected:
     virtual Status do_wait_event(Stream stream, Event event) noexcept = 0;
     virtual Status do_synchronize_event(Event event) noexcept = 0;
     virtual Status do_launch_elementwise(const ElementwiseLaunch &launch, Stream stream) noexcept = 0;
+    virtual bool can_launch_prepared(const PreparedKernel &kernel) noexcept = 0;
+    virtual bool do_launch_prepared(PreparedKernel &kernel, Stream stream, Status *status) noexcept = 0;
     virtual Status do_launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept = 0;
     virtual Status do_launch_scan(const ScanLaunch &launch, Stream stream) noexcept = 0;
     virtual Status do_launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept = 0;

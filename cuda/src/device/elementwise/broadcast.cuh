@@ -165,7 +165,8 @@ cudaError_t launch_broadcast(const ElementwiseLaunch &launch, cudaStream_t strea
     const auto blocks = static_cast<std::uint32_t>((launch.count + kSize * kThreads - 1) / (kSize * kThreads));
     const std::uint32_t stripes = stripes_of<T>(launch);
     p.stripes = {stripes, (blocks + stripes - 1) / stripes};
-    return launch_kernel<broadcast_kernel<group, T, kInputs>>(p.stripes.blocks(), kThreads, stream, p);
+    return launch_kernel<broadcast_kernel<group, T, kInputs>>(p.stripes.blocks(), kThreads, stream, p,
+                                                              launch.prepared);
 }
 
 }  // namespace cukern::cuda

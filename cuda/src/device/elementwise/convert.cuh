@@ -102,7 +102,7 @@ cudaError_t launch_convert(const ElementwiseLaunch &launch, cudaStream_t stream)
     ConvertParams<T> p{launch.data[0], static_cast<const T *>(launch.data[1]), launch.count, launch.types[0]};
     constexpr int kElements = kNeighbours<T> * kTimes<T>;  // of a thread
     return launch_kernel<convert_kernel<T>>(blocks_for((launch.count + kElements - 1) / kElements), kThreads,
-                                            stream, p);
+                                            stream, p, launch.prepared);
 }
 
 }  // namespace cukern::cuda

@@ -107,7 +107,7 @@ cudaError_t launch_vectors(const ElementwiseLaunch &launch, const InVectors &in,
     p.rest = static_cast<int>(launch.count - in.vectors * Vector<T>::kSize);
     p.aligned = in.aligned;
     return launch_kernel<contiguous_kernel<Operations, T, inputs>>(blocks_for(p.vectors + p.rest), kThreads,
-                                                                   stream, p);
+                                                                   stream, p, launch.prepared);
 }
 
 // Launches contiguous_kernel if it serves packed operands: whether it did.
@@ -175,7 +175,7 @@ cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t str
     template cudaError_t launch_elementwise<CTypeOf<ElementType::type>>(const ElementwiseLaunch &, \
                                                                         cudaStream_t) noexcept;    \
     template cudaError_t launch_strided<CTypeOf<ElementType::type>>(const ElementwiseLaunch &,     \
-                                                                    cudaStream_t) noexcept;
+                                                                    const StridedPlan &, cudaStream_t) noexcept;
 CUKERN_EACH_TYPE(CUKERN_INSTANTIATE)
 #undef CUKERN_INSTANTIATE
 

@@ -25,20 +25,6 @@ enum class Group : std::int8_t {
     choices
 };
 
-// Whether an operation is long.
-constexpr bool is_function(Op op, ElementType type) {
-    switch (op) {
-        case Op::divide:
-        case Op::floor_divide:
-        case Op::remainder:
-        case Op::pow:
-        case Op::reciprocal: return true;
-        case Op::sign: return kind_of(type) == 'c';
-        case Op::copysign: return false;
-        default: return info(op).rule == ResultRule::sized;
-    }
-}
-
 constexpr Group group_of(Op op, ElementType type) {
     const int inputs = arity(op);
     if (op == Op::copy) return Group::copies;

@@ -7,8 +7,8 @@
 
 namespace cukern::cuda {
 
-// Whose transposed operands are turned in shared memory. Of signed integers the kernels of others do (see
-// kernel_type).
+// Whether transposed operands of this group and type are turned in shared memory. Signed integers are not: most of
+// their operations take the kernels of unsigned ones (kernel_type), the others strided_kernel.
 constexpr bool turns(Group group, ElementType type) {
     return (group == Group::arithmetic && kind_of(type) != 'i' && size_of(type) > 1) ||
            (group == Group::copies && bits_of(type) == type);
@@ -21,6 +21,23 @@ bool has_whole_elements(const ElementwiseLaunch &launch) noexcept {
     for (int j = 0; j < launch.num_operands; ++j)
         if (!launch.immediate[j]) addresses |= reinterpret_cast<std::uintptr_t>(launch.data[j]);
     return addresses % sizeof(T) == 0;
+}
+
+// Whether broadcast_kernel takes most vectors of the operands that are not packed as vectors: rows end where
+// vectors do, or are so long that few of a warp's reach into the next row, and their elements lie side by side, or
+// repeat. What it takes one by one costs twice as many instructions as in strided_kernel.
+template <typename T>
+bool has_vectors(const ElementwiseLaunch &launch) noexcept {
+    constexpr int kSize = Vector<T>::kSize;
+    constexpr std::int64_t kLongRow = 4 * 32 * kSize;
+    const int last = launch.ndim - 1;
+    const std::int64_t length = launch.shape[last];
+    for (int j = 1; j < launch.num_operands; ++j) {
+        if (launch.immediate[j] || is_packed(launch, j)) continue;
+        const std::int64_t step = launch.strides[j][last];
+        if (step < 0 || step > 2 || (length % kSize != 0 && length < kLongRow)) return false;
+    }
+    return true;
 }
 
 // Launches one of the kernels for layouts, if one serves the operands' layout: whether it did.
@@ -48,7 +65,7 @@ bool launch_layout(const ElementwiseLaunch &launch, cudaStream_t stream, cudaErr
             return false;
         }
     }
-    if (!is_packed(launch, 0)) return false;
+    if (!is_packed(launch, 0) || !has_vectors<T>(launch)) return false;
     *error = launch_broadcast<group, T>(launch, stream);
     return true;
 }

@@ -168,7 +168,7 @@ cudaError_t launch_narrow(const ElementwiseLaunch &launch, int turned, cudaStrea
     p.row_vectors = Divider::make(p.tile / kSize);
     // Fewer columns than a vector has are left to the tile before them, which has them in shared memory.
     const std::uint32_t blocks = (p.columns - kSize + p.tile) / p.tile;
-    return launch_kernel<narrow_kernel<group, T, kInputs>>(blocks, kThreads, stream, p);
+    return launch_kernel<narrow_kernel<group, T, kInputs>>(blocks, kThreads, stream, p, launch.prepared);
 }
 
 }  // namespace cukern::cuda

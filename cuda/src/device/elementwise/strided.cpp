@@ -13,6 +13,7 @@ namespace {
 ElementwiseLaunch part_of(const ElementwiseLaunch &launch, int dimension, std::int64_t begin,
                           std::int64_t length) noexcept {
     ElementwiseLaunch part = launch;
+    part.prepared = nullptr;  // several kernels
     part.shape[dimension] = length;
     part.count = launch.count / launch.shape[dimension] * length;
     for (int j = 0; j < launch.num_operands; ++j)
@@ -77,9 +78,10 @@ cudaError_t launch_in_parts(const ElementwiseLaunch &launch, cudaStream_t stream
 
 cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
     if (launch.ndim > kStridedDims || !is_within_reach(launch)) return launch_in_parts(launch, stream);
+    const StridedPlan plan = plan_strided(launch);
     switch (wide_type(launch.compute)) {
 #define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
-    case ElementType::id: return launch_strided<ctype>(launch, stream);
+    case ElementType::id: return launch_strided<ctype>(launch, plan, stream);
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
     }

@@ -1,41 +1,48 @@
 // Operands of any strides and element types.
 //
 // strided_kernel
-//   Idea: a thread takes a few elements of out, a block's threads apart, and finds their operands' places by
-//   dividing indices through the shape. All loads of an operand are under way before the first is used. Operands
-//   of another type are converted on load and store; the type is uniform over the launch. All operations of as
-//   many operands share a kernel; results are of the type that is computed in, also truths, until they are stored.
-//   What an integer or a float of less than 32 bits computes is the same computed in 32 bits and narrowed (but for
-//   the last bit of functions), so that types of 8 and 16 bits have no kernels of their own. Limited by memory
-//   while neighbouring threads touch neighbouring elements, else by the number of sectors.
+//   Idea: a thread takes a few elements of out that lie apart along one dimension, which is cut into as many
+//   parts. It finds the place of the first in each operand by dividing its index through the shape, and the others
+//   by adding. Where an operand is transposed, blocks take tiles. All loads of an operand are under way before the
+//   first is used. Operands of another type are converted on load and store; the type is uniform over the launch.
+//   All operations of as many operands share a kernel; results are of the type that is computed in, also truths,
+//   until they are stored. What an integer or a float of less than 32 bits computes is the same computed in 32
+//   bits and narrowed (but for the last bit of functions), so that types of 8 and 16 bits have no kernels of their
+//   own. Limited by memory while neighbouring threads touch neighbouring elements, else by the number of sectors.
 #pragma once
 
 #include <algorithm>
 
 #include "device/elementwise/groups.cuh"
 #include "device/elementwise/strided_elements.cuh"
+#include "device/elementwise/tiles.cuh"
 #include "device/launch_kernel.h"
 
 namespace cukern::cuda {
 
-// The fewer elements there are, the fewer a thread takes, so that all multiprocessors take part.
-constexpr std::int64_t kElementsForOne = 1 << 17;  // of a launch: four blocks for each of 128 multiprocessors
-
 template <typename T, int inputs>
 struct StridedParams {
     void *data[inputs + 1];
-    std::int32_t strides[inputs + 1][kStridedDims];
+    std::int32_t steps[inputs + 1];                  // from an element of a thread to the next
+    std::int32_t row_strides[inputs + 1];            // in tiles
+    std::int32_t strides[inputs + 1][kStridedDims];  // of the columns' dimensions, from the fastest to the slowest
     Divider shape[kStridedDims];
-    std::uint32_t n;
-    std::int32_t each;  // elements of a thread
+    Tiles tiles;
+    std::uint32_t rows;     // length of the dimension along which a thread's elements lie
+    std::uint32_t apart;    // their distance along it
+    std::uint32_t columns;  // in tiles: elements of one row; else all elements that are the first of a thread
+    std::int32_t each;      // elements of a thread
+    bool in_tiles;
+    int cut;   // in `shape`, the dimension of `rows`, whose length there is `apart`; in tiles -1
+    int dims;  // of the columns
     T values[inputs];
-    int ndim;
     Op op;
     ElementType compute;  // T, or a type that T serves
     ElementType types[inputs + 1];
     std::int8_t sizes[inputs + 1];  // of the elements that are loaded as bits; 0: they are not
     bool immediate[inputs + 1];
     bool truths[inputs + 1];   // inputs that are loaded as true or false
+    Bits<T> masks[inputs];     // of their bits, those of which one is set where they are true
     bool narrows[inputs + 1];  // of `compute`, which T is not: values that it may not hold
     bool split;
 };
@@ -65,9 +72,15 @@ __device__ void load_operands(const StridedParams<T, inputs> &p, const Places<T>
         }
         if constexpr (may_load_truths<T, inputs>) {
             if (p.truths[operand]) {
-                x[j] = loads_bits<T> && p.sizes[operand] != 0
-                           ? converted_bits<T, true, inputs>(type, bits[j])
-                           : load_converted<T, true, inputs>(data, type, places[operand], count);
+                if constexpr (loads_bits<T>) {
+                    if (p.sizes[operand] != 0) {
+#pragma unroll
+                        for (int k = 0; k < kStridedElements<T>; ++k)
+                            x[j].values[k] = static_cast<T>((bits[j].values[k] & p.masks[j]) != 0);
+                        continue;
+                    }
+                }
+                x[j] = load_converted<T, true, inputs>(data, type, places[operand], count);
                 continue;
             }
         }
@@ -108,7 +121,7 @@ inline constexpr bool is_called = has_functions<group_of(op, ElementTypeOf<T>::v
 
 // How many elements are computed side by side: the more, the longer is the code.
 template <Op op, typename T>
-inline constexpr int kSideBySide = is_called<op, T> ? (!is_complex<T> && sizeof(T) == 4 ? 2 : 1)
+inline constexpr int kSideBySide = is_called<op, T> ? (is_complex<T> ? 1 : 2)
                                    : is_complex<T>  ? 1
                                                     : kStridedElements<T>;
 
@@ -204,31 +217,30 @@ template <typename T, int inputs>
 __global__ void __launch_bounds__(kThreads, kStridedBlocks<T, inputs>)
     strided_kernel(const __grid_constant__ StridedParams<T, inputs> p) {
     constexpr int kCount = kStridedElements<T>;
-    const std::uint32_t first = blockIdx.x * kThreads * p.each + threadIdx.x;
-    if (first >= p.n) return;
-    const int count = min(p.each, static_cast<int>((p.n - first + kThreads - 1) / kThreads));
-    Places<T> places[inputs + 1] = {};
-    std::uint32_t rest[kCount];
+    std::uint32_t row = 0;
+    std::uint32_t column = blockIdx.x * kThreads + threadIdx.x;
+    if (p.in_tiles) p.tiles.find(p.each, &row, &column);
+    if (row >= p.rows || column >= p.columns) return;
+    std::uint32_t first[inputs + 1];
 #pragma unroll
-    for (int k = 0; k < kCount; ++k) rest[k] = first + (k < count ? k * kThreads : 0);
+    for (int j = 0; j <= inputs; ++j) first[j] = row * static_cast<std::uint32_t>(p.row_strides[j]);
 #pragma unroll 1
-    for (int d = p.ndim - 1; d > 0; --d) {
+    for (int d = 0; d < p.dims; ++d) {
+        std::uint32_t index;
+        column = p.shape[d].divide(column, &index);
+        if (d == p.cut) row = index;
 #pragma unroll
-        for (int k = 0; k < kCount; ++k) {
-            if (k > 0 && k >= p.each) continue;
-            std::uint32_t index;
-            rest[k] = p.shape[d].divide(rest[k], &index);
-#pragma unroll
-            for (int j = 0; j <= inputs; ++j)
-                places[j].at[k] += static_cast<std::int32_t>(index) * p.strides[j][d];
-        }
+        for (int j = 0; j <= inputs; ++j) first[j] += index * static_cast<std::uint32_t>(p.strides[j][d]);
     }
+    int count = 1;
 #pragma unroll
-    for (int k = 0; k < kCount; ++k) {
-        if (k > 0 && k >= p.each) continue;
+    for (int k = 1; k < kCount; ++k) count += k < p.each && row + k * p.apart < p.rows ? 1 : 0;
+    Places<T> places[inputs + 1];
 #pragma unroll
-        for (int j = 0; j <= inputs; ++j) places[j].at[k] += static_cast<std::int32_t>(rest[k]) * p.strides[j][0];
-    }
+    for (int j = 0; j <= inputs; ++j)
+#pragma unroll
+        for (int k = 0; k < kCount; ++k)
+            places[j].at[k] = static_cast<std::int32_t>(first[j] + k * static_cast<std::uint32_t>(p.steps[j]));
     Some<T> x[inputs];
     load_operands<T, inputs>(p, places, count, x);
     Some<T> results = apply_any<T, inputs>(p.op, p.compute, x, count);
@@ -246,16 +258,28 @@ int size_of_bits(ElementType type) noexcept {
 }
 
 template <typename T, int inputs>
-cudaError_t launch_strided_of(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
+cudaError_t launch_strided_of(const ElementwiseLaunch &launch, const StridedPlan &plan,
+                              cudaStream_t stream) noexcept {
     StridedParams<T, inputs> p{};
     p.op = launch.op;
     p.compute = launch.compute;
     // In 32 bits the complement of a truth is none.
     if (launch.compute == ElementType::bool_ && launch.op == Op::bitwise_invert) p.op = Op::logical_not;
-    p.n = static_cast<std::uint32_t>(launch.count);
-    p.ndim = launch.ndim;
     p.split = launch.split;
-    for (int d = 0; d < launch.ndim; ++d) p.shape[d] = Divider::make(static_cast<std::uint32_t>(launch.shape[d]));
+    p.tiles = {Divider::make(static_cast<std::uint32_t>(plan.across)), static_cast<std::int8_t>(plan.column_bits),
+               static_cast<std::int8_t>(plan.lane_bits)};
+    p.rows = static_cast<std::uint32_t>(launch.shape[plan.dimension]);
+    p.apart = static_cast<std::uint32_t>(plan.apart);
+    p.columns = static_cast<std::uint32_t>(plan.columns);
+    p.each = plan.each;
+    p.in_tiles = plan.in_tiles;
+    p.cut = -1;
+    for (int d = launch.ndim - 1; d >= 0; --d) {
+        const bool is_cut = d == plan.dimension;
+        if (is_cut && plan.in_tiles) continue;
+        if (is_cut) p.cut = p.dims;
+        p.shape[p.dims++] = Divider::make(static_cast<std::uint32_t>(is_cut ? plan.apart : launch.shape[d]));
+    }
     for (int j = 0; j <= inputs; ++j) {
         p.data[j] = launch.data[j];
         p.types[j] = launch.types[j];
@@ -265,25 +289,32 @@ cudaError_t launch_strided_of(const ElementwiseLaunch &launch, cudaStream_t stre
                        (j == 0 ? launch.types[0] != launch.result
                                : is_integer(launch.types[j]) && size_of(launch.types[j]) > 1);  // bytes are exact
         p.truths[j] = launch.compute == ElementType::bool_ || (launch.op == Op::where && j == 1);
-        for (int d = 0; d < launch.ndim; ++d) p.strides[j][d] = static_cast<std::int32_t>(launch.strides[j][d]);
+        // All but the sign of a float.
+        if (j > 0 && p.sizes[j] != 0)
+            p.masks[j - 1] = static_cast<Bits<T>>(kind_of(launch.types[j]) == 'f'
+                                                      ? (std::uint64_t{1} << (8 * p.sizes[j] - 1)) - 1
+                                                      : ~std::uint64_t{0});
+        p.row_strides[j] = static_cast<std::int32_t>(launch.strides[j][plan.dimension]);
+        p.steps[j] = static_cast<std::int32_t>(launch.strides[j][plan.dimension] * plan.apart);
+        for (int d = launch.ndim - 1, i = 0; d >= 0; --d)
+            if (d != plan.dimension || !plan.in_tiles)
+                p.strides[j][i++] = static_cast<std::int32_t>(launch.strides[j][d]);
         if (j > 0 && !launch.immediate[j] && !p.truths[j] &&
             !may_be_beside(launch.types[j], ElementTypeOf<T>::value, inputs))
             return cudaErrorInvalidValue;
         if (j > 0 && launch.immediate[j]) p.values[j - 1] = value_of<T>(launch, j);
     }
-    const std::int64_t rounds = (launch.count + kElementsForOne - 1) / kElementsForOne;
-    p.each = static_cast<std::int32_t>(std::clamp<std::int64_t>(rounds, 1, kStridedElements<T>));
-    const std::int64_t threads = (launch.count + p.each - 1) / p.each;
-    return launch_kernel<strided_kernel<T, inputs>>(blocks_for(threads), kThreads, stream, p);
+    return launch_kernel<strided_kernel<T, inputs>>(plan.blocks, kThreads, stream, p, launch.prepared);
 }
 
 template <typename T>
-cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
+cudaError_t launch_strided(const ElementwiseLaunch &launch, const StridedPlan &plan,
+                           cudaStream_t stream) noexcept {
     if constexpr (wide_type(ElementTypeOf<T>::value) == ElementTypeOf<T>::value) {
         switch (launch.num_operands - 1) {
-            case 1: return launch_strided_of<T, 1>(launch, stream);
-            case 2: return launch_strided_of<T, 2>(launch, stream);
-            case 3: return launch_strided_of<T, 3>(launch, stream);
+            case 1: return launch_strided_of<T, 1>(launch, plan, stream);
+            case 2: return launch_strided_of<T, 2>(launch, plan, stream);
+            case 3: return launch_strided_of<T, 3>(launch, plan, stream);
             default: break;
         }
     }

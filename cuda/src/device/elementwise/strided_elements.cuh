@@ -9,7 +9,7 @@
 namespace cukern::cuda {
 
 template <typename T>
-inline constexpr int kStridedElements = sizeof(T) <= 8 ? 4 : 2;  // of a thread, at most
+inline constexpr int kStridedElements = strided_elements(sizeof(T));
 template <typename T>
 using Some = Elements<T, kStridedElements<T>>;
 
@@ -93,16 +93,16 @@ __device__ SomeBits<T> load_bits(const void *data, int size, const Places<T> &pl
 template <typename From, typename T>
 inline constexpr bool has_bits = loads_bits<T> && loads_bits<From> && sizeof(From) <= sizeof(T);
 
-template <typename T, bool truth, int inputs>
+template <typename T, int inputs>
 __device__ __noinline__ Some<T> converted_bits(ElementType type, SomeBits<T> bits) {
     Some<T> x{};
     switch (type) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                                       \
-    case ElementType::id:                                                                                       \
-        if constexpr (has_bits<ctype, T> && (truth || is_loaded<ctype, T, inputs>)) {                           \
-            for (int k = 0; k < kStridedElements<T>; ++k)                                                       \
-                x.values[k] = loaded_as<T, truth>(bit_cast<ctype>(static_cast<BitsOf<ctype>>(bits.values[k]))); \
-        }                                                                                                       \
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                              \
+    case ElementType::id:                                                                              \
+        if constexpr (has_bits<ctype, T> && is_loaded<ctype, T, inputs>) {                             \
+            for (int k = 0; k < kStridedElements<T>; ++k)                                              \
+                x.values[k] = convert<T>(bit_cast<ctype>(static_cast<BitsOf<ctype>>(bits.values[k]))); \
+        }                                                                                              \
         break;
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
@@ -143,7 +143,7 @@ __device__ Some<T> from_bits(ElementType type, SomeBits<T> bits) {
             type == ElementType::uint16)
             return from_short_integers<T>(type, bits);
     }
-    return converted_bits<T, false, inputs>(type, bits);
+    return converted_bits<T, inputs>(type, bits);
 }
 
 // Of types that are not loaded as bits.

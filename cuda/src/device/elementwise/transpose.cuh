@@ -44,12 +44,12 @@ template <typename T, int inputs>
 struct TransposeParams {
     T *out;
     const T *in[inputs];
-    const T *begin[inputs];  // the memory that in spans
-    const T *end[inputs];
     T values[inputs];
     std::int64_t out_row;      // from a row of out to the next; along a row elements are packed
     std::int64_t row[inputs];  // from out's row to the next, and along it
     std::int64_t column[inputs];
+    std::int64_t begin[inputs];  // of the memory that in spans, from in on, and its end
+    std::int64_t end[inputs];
     std::int64_t out_batch[2];  // of the other dimensions
     std::int64_t batch[inputs][2];
     std::uint32_t rows, columns;
@@ -81,8 +81,8 @@ __device__ void stage_tile(const TransposeParams<T, inputs> &p, int input, const
                            std::uint32_t columns, typename TileMemory<T>::Unit *memory) {
     using M = TileMemory<T>;
     using Units = Elements<typename M::Unit, M::kUnits>;
-    const T *const begin = p.begin[input];
-    const T *const end = p.end[input];
+    const T *const begin = p.in[input] + p.begin[input];
+    const T *const end = p.in[input] + p.end[input];
     const std::int64_t step = p.column[input];
     const std::uint32_t first = place_in_vector(in);
     const auto vector_at = [&](std::uint32_t column, std::uint32_t v) {
@@ -252,10 +252,10 @@ inline bool is_in_phase(const ElementwiseLaunch &launch, int operand, std::uint3
 }
 
 // The memory that an operand spans.
-template <typename T>
-void find_span(const ElementwiseLaunch &launch, int operand, const T **begin, const T **end) noexcept {
-    *begin = static_cast<const T *>(launch.data[operand]);
-    *end = *begin + 1;
+inline void find_span(const ElementwiseLaunch &launch, int operand, std::int64_t *begin,
+                      std::int64_t *end) noexcept {
+    *begin = 0;
+    *end = 1;
     for (int d = 0; d < launch.ndim; ++d) {
         const std::int64_t reach = (launch.shape[d] - 1) * launch.strides[operand][d];
         (reach < 0 ? *begin : *end) += reach;
@@ -324,7 +324,7 @@ cudaError_t launch_transpose(const ElementwiseLaunch &launch, int turned, cudaSt
     p.row_vectors = Divider::make(p.tile_columns / kSize);
     p.read_vectors = Divider::make(p.tile_rows / kSize + M::kReach);
     return launch_kernel<transpose_kernel<group, T, kInputs>>(tiles_down * tiles_across * all_batches, kThreads,
-                                                              stream, p);
+                                                              stream, p, launch.prepared);
 }
 
 }  // namespace cukern::cuda

@@ -71,7 +71,7 @@ cudaError_t launch_where(const ElementwiseLaunch &launch, cudaStream_t stream) n
         p.values[j] = is_value ? value_of<T>(launch, j + 2) : T{};
     }
     const std::int64_t threads = p.n / Vector<T>::kSize + p.n % Vector<T>::kSize;
-    return launch_kernel<where_kernel<T>>(blocks_for(threads), kThreads, stream, p);
+    return launch_kernel<where_kernel<T>>(blocks_for(threads), kThreads, stream, p, launch.prepared);
 }
 
 }  // namespace cukern::cuda

@@ -31,9 +31,6 @@ struct Dimensions {
     }
 };
 
-constexpr int kThreadBits = 8;
-static_assert(kThreads == 1 << kThreadBits);
-
 // The threads of a block in groups of 2**bits that follow each other: no divisions, which took short reductions as
 // long as their loads.
 struct Groups {

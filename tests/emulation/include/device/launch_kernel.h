@@ -4,10 +4,13 @@
 
 #include <cuda_runtime_api.h>
 
+#include "plan/launch.h"
+
 namespace cukern::cuda {
 
 template <auto kernel, typename Params>
-cudaError_t launch_kernel(unsigned blocks, unsigned threads, cudaStream_t, Params &params) noexcept {
+cudaError_t launch_kernel(unsigned blocks, unsigned threads, cudaStream_t, Params &params,
+                          PreparedKernel * = nullptr) noexcept {
     emulation::run_grid(
         __PRETTY_FUNCTION__, blocks, threads, [](void *p) { kernel(*static_cast<Params *>(p)); }, &params);
     return cudaSuccess;
