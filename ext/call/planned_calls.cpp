@@ -199,12 +199,14 @@ bool launch_ordered(const ModuleState &state, const PlannedCall &call, Array *co
     return true;
 }
 
+// The first operand is an Array.
 bool run_arrays(const ModuleState &state, Op op, PyObject *const *operands, int num_operands, PyObject *out,
                 PyObject **result) noexcept {
-    Array *arrays[kMostArrays];
+    Array *arrays[kMostArrays] = {};
     if (out != nullptr && !is_array(state, out)) return false;
     arrays[0] = out != nullptr ? array_of(out) : nullptr;
-    for (int i = 0; i < num_operands; ++i) {
+    arrays[1] = array_of(operands[0]);
+    for (int i = 1; i < num_operands; ++i) {
         if (!is_array(state, operands[i])) return false;
         arrays[i + 1] = array_of(operands[i]);
     }
@@ -385,7 +387,7 @@ void keep_plan(ModuleState &state, Backend backend, const ElementwiseCall &call,
                int num_operands, PyObject *out, bool is_fresh) noexcept {
     const int num_arrays = num_operands + 1;
     PyObject *objects[kMostArrays] = {out};
-    PlainArray arrays[kMostArrays];  // as they were when the call was made
+    PlainArray arrays[kMostArrays] = {};  // as they were when the call was made
     for (int i = 0; i < num_arrays; ++i) {
         const TensorView &view = i == 0 ? *call.out : *call.inputs[i - 1];
         if (i > 0) objects[i] = operands[i - 1]->object();
