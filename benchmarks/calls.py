@@ -17,7 +17,8 @@ from harness import Comparison, compare
 import cukern
 
 N = 1024
-REPEAT = 2000
+REPEAT = 10000
+TURNS = 10
 
 BARE = """
 #include <cuda.h>
@@ -170,6 +171,7 @@ def run() -> list[Comparison]:
             bounds=bounds,
             margins=margins,
             measure=seconds_per_call,
+            turns=TURNS,
         )
         for name, calls, bounds, margins in work
     ]

@@ -91,16 +91,25 @@ def compare(
     bounds: dict[str, float] | None = None,
     margins: dict[str, float] | None = None,
     measure: Callable[[Callable[..., Any], int], float] | None = None,
+    turns: int = 1,
 ) -> Comparison:
-    """Time contestants in alternation; the first of them is ours. `measure` gives the seconds of one call."""
+    """Time contestants in alternation; the first of them is ours. `measure` gives the seconds of one call.
+
+    In a round the contestants take `turns`, each with its part of `repeat` calls: a host that speeds up or slows down
+    within a round then does so for all.
+    """
     measure = measure or (device_seconds if kind == "device" else host_seconds)
     ours, *peers = contestants
     for call in contestants.values():  # warm up: load, compile, allocate
         measure(call, max(1, repeat // 4))
     rounds: dict[str, list[float]] = {contestant: [] for contestant in contestants}
     for _ in range(ROUNDS):
-        for contestant, call in contestants.items():
-            rounds[contestant].append(measure(call, repeat))
+        taken = dict.fromkeys(contestants, 0.0)
+        for _ in range(turns):
+            for contestant, call in contestants.items():
+                taken[contestant] += measure(call, repeat // turns) / turns
+        for contestant, seconds in taken.items():
+            rounds[contestant].append(seconds)
     result = Comparison(name, kind, ours, work, unit, bounds=bounds or {}, margins=margins or {})
     result.times = {contestant: statistics.median(times) for contestant, times in rounds.items()}
     for peer in peers:

@@ -191,6 +191,13 @@ class NumpyPeer(OldNamesPeer):
         own = [self.array(x) for x in arrays]
         if case.kind in ("reduction", "scan") and own[0].dtype.itemsize == 2 and own[0].dtype.kind not in "iu":
             own[0] = own[0].astype(numpy.float64)  # ml_dtypes adds bfloat16 up in itself
+        if case.name in ("mean", "var", "std") and own[0].dtype.kind in "biu" and case.axis is not None:
+            # NumPy adds up rows in pairs, and columns of 10^6 elements one by one, which loses more than we may.
+            axes = numpy.atleast_1d(case.axis)
+            rows = numpy.moveaxis(own[0], axes, numpy.arange(-axes.size, 0))
+            kept = rows.shape[: rows.ndim - axes.size]
+            rows = numpy.ascontiguousarray(rows, numpy.float64).reshape(*kept, -1)
+            return cukern.asarray(numpy.asarray(getattr(numpy, case.name)(rows, axis=-1)))
         with numpy.errstate(all="ignore"):
             made = self.function(case, own, None)()
         return cukern.asarray(numpy.asarray(made))
