@@ -94,7 +94,7 @@ KERNEL_TEMPLATES = [
     *("contiguous_kernel", "strided_kernel", "matmul_tiled_kernel", "rows_kernel", "short_rows_kernel"),
     *("columns_kernel", "combine_kernel", "broadcast_kernel", "transpose_kernel"),
     *("narrow_kernel", "where_kernel", "convert_kernel"),
-    *("scan_lines_kernel", "scan_totals_kernel", "scan_columns_kernel"),
+    *("scan_lines_kernel", "scan_columns_kernel"),
 ]
 
 

@@ -65,7 +65,7 @@ def test_axes(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes(name: str, dtype: str, rng: np.random.Generator) -> None:
     """Sizes at which kernels change their ways: short lines, many lines beside each other, lines of many parts."""
-    shapes = [(1023,), (1025,), (3, 2049), (5000, 3), (3, 5000), (40_000,)]
+    shapes = [(1023,), (1025,), (3, 2049), (5000, 3), (3, 5000), (40_000,), (1100, 40)]
     if not SMALL:
         shapes += [(300_001,), (2, 70_000), (4097, 40), (2, 3, 5001), (3, 40_000, 2)]
     for shape in shapes:
@@ -117,11 +117,26 @@ def test_dtype(dtype: str, rng: np.random.Generator) -> None:
     assert_running(result, "cumulative_sum", a, 0, dtype=dtype)
 
 
+@pytest.mark.parametrize("backend", ["cuda"], indirect=True)
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_lines_of_many_tiles(backend: str, dtype: str, rng: np.random.Generator) -> None:
+    """More tiles than a group of groups has, whole vectors and none: against sums of parts in a wider type."""
+    for size, steps in ((9_000_000, 1), (5_000_001, 1), (5_000_000, 2)):
+        a = rng.integers(-9, 10, size * steps).astype(dtype)[::steps]  # sums of integers are exact
+        device = cukern.asarray(a)[::1] if steps == 1 else cukern.asarray(np.repeat(a, 2))[::2]
+        np.testing.assert_array_equal(cukern.asnumpy(cukern.cumulative_sum(device)), np.cumsum(a))
+    lines = rng.integers(-9, 10, (3, 2_000_004)).astype(dtype)
+    result = cukern.asnumpy(cukern.cumulative_sum(cukern.asarray(lines), axis=1))
+    np.testing.assert_array_equal(result, np.cumsum(lines, axis=1))
+
+
 def test_the_same_each_time(rng: np.random.Generator) -> None:
-    a = cukern.asarray(random_array(rng, (100_000,), np.dtype("float32")))
-    first = cukern.asnumpy(cukern.cumulative_sum(a))
-    for _ in range(3):
-        np.testing.assert_array_equal(cukern.asnumpy(cukern.cumulative_sum(a)), first)
+    for size in (100_000, 3_000_000) if not SMALL else (100_000,):
+        a = cukern.asarray(random_array(rng, (size,), np.dtype("float32")))
+        first = cukern.asnumpy(cukern.cumulative_sum(a))
+        for _ in range(3):
+            np.testing.assert_array_equal(cukern.asnumpy(cukern.cumulative_sum(a)), first)
 
 
 def test_bfloat16(rng: np.random.Generator) -> None:
@@ -144,6 +159,17 @@ def test_products_whose_parts_are_out_of_bounds() -> None:
         result = cukern.asnumpy(cukern.cumulative_prod(b))
         eps = np.finfo(dtype).eps
         assert np.all(np.abs(result - wanted) <= 4 * np.arange(1, b.size + 1) * eps * np.abs(wanted))
+
+
+def test_products_of_the_largest_and_the_smallest() -> None:
+    """Subnormal numbers and those that they bring back to about 1."""
+    for dtype, large in (("float64", 1.7e308), ("float32", 3.3e38)):
+        own = np.dtype(dtype).type(large)
+        a = np.array([own, 1 / own] * 3000, dtype)
+        assert 0 < a[1] < np.finfo(dtype).smallest_normal
+        wanted = np.cumulative_prod(a.astype("float128"))
+        result = cukern.asnumpy(cukern.cumulative_prod(a)).astype("float128")
+        assert np.all(np.abs(result - wanted) <= np.arange(1, a.size + 1) * np.finfo(dtype).eps * wanted)
 
 
 @pytest.mark.parametrize("size", [1, 2, 300, 5000])

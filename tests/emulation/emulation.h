@@ -51,12 +51,16 @@ int lane() noexcept;
 #define gridDim emulation::grid_size
 
 inline void __syncthreads() { emulation::wait_for_block(); }
+inline void __threadfence() {}
 
 inline std::uint32_t __shfl_down_sync(std::uint32_t, std::uint32_t value, int by) {
     return emulation::exchange(value, emulation::lane() + by);
 }
 inline std::uint32_t __shfl_up_sync(std::uint32_t, std::uint32_t value, int by) {
     return emulation::exchange(value, emulation::lane() - by);
+}
+inline std::uint32_t __shfl_sync(std::uint32_t, std::uint32_t value, int lane) {
+    return emulation::exchange(value, lane);
 }
 inline std::uint32_t __shfl_xor_sync(std::uint32_t, std::uint32_t value, int by) {
     return emulation::exchange(value, emulation::lane() ^ by);

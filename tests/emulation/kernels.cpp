@@ -9,7 +9,6 @@
 namespace cukern::host {
 namespace {
 
-constexpr std::size_t kScanScratch = 4 << 20;
 // So that small arrays take the ways of huge ones, a fifth of all reductions is in pieces.
 constexpr cuda::ReduceLimits kSmall{3001, 1 << 14, 7};
 
@@ -38,9 +37,12 @@ void run_reduction(const ReduceLaunch &launch) noexcept {
     run_with_scratch(launch, static_cast<std::size_t>(cuda::reduction_scratch(launch, limits)),
                      [&](const ReduceLaunch &with) { return cuda::launch_reduction(with, nullptr, limits); });
 }
+bool scans_from(ElementType type, ElementType compute) noexcept { return cuda::scans_from(type, compute); }
 void run_scan(const ScanLaunch &launch) noexcept {
-    run_with_scratch(launch, kScanScratch,
-                     [](const ScanLaunch &with) { return cuda::launch_scan(with, nullptr); });
+    // So that few lines take the ways of very many, some scans are in parts.
+    const std::int64_t most = launch.lines % 15 == 0 && launch.lines < 400 ? 7 : cuda::kMostLines;
+    run_with_scratch(launch, static_cast<std::size_t>(cuda::scan_scratch(launch)),
+                     [&](const ScanLaunch &with) { return cuda::launch_scan(with, nullptr, most); });
 }
 
 }  // namespace cukern::host

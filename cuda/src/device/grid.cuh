@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "device/block_size.h"
+#include "plan/limits.h"
 
 namespace cukern::cuda {
 
@@ -24,10 +25,35 @@ struct Divider {
         const auto factor = static_cast<std::uint32_t>(((std::uint64_t{1} << 32) * (power - by)) / by + 1);
         return {by, factor, shift};
     }
+    __device__ std::uint32_t divide(std::uint32_t n) const { return (__umulhi(n, factor) + n) >> shift; }
     __device__ std::uint32_t divide(std::uint32_t n, std::uint32_t *rest) const {
-        const std::uint32_t quotient = (__umulhi(n, factor) + n) >> shift;
+        const std::uint32_t quotient = divide(n);
         *rest = n - quotient * by;
         return quotient;
+    }
+};
+
+// Some dimensions of a launch, from the slowest to the fastest: fewer than 2**31 places.
+struct Dimensions {
+    int ndim = 0;
+    Divider shape[kMaxReduceDims];
+    std::int64_t strides[kMaxReduceDims];
+
+    void add(std::int64_t length, std::int64_t stride) noexcept {
+        shape[ndim] = Divider::make(static_cast<std::uint32_t>(length));
+        strides[ndim++] = stride;
+    }
+    // Where the element lies that comes at `index`, counted in C order.
+    __device__ std::int64_t offset_at(std::uint32_t index) const {
+        if (ndim <= 1) return ndim == 0 ? 0 : index * strides[0];
+        std::int64_t offset = 0;
+#pragma unroll 1
+        for (int d = ndim - 1; d > 0; --d) {
+            std::uint32_t at;
+            index = shape[d].divide(index, &at);
+            offset += at * strides[d];
+        }
+        return offset + index * strides[0];
     }
 };
 

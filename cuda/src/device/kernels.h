@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "device/kernel_types.h"
 #include "plan/launch.h"
 
 namespace cukern::cuda {
@@ -15,35 +16,6 @@ template <typename T>
 cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
 cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
 
-// Whether the kernels of a type serve an operation.
-constexpr bool has_kernel(Op op, ElementType type) {
-    return computes_in(op, type) || (is_logical(op) && logical_type(type) == type);
-}
-
-// Whether an operation is long: its packed kernels are of it alone, and strided_kernel calls it.
-constexpr bool is_function(Op op, ElementType type) {
-    switch (op) {
-        case Op::divide:
-        case Op::floor_divide:
-        case Op::remainder:
-        case Op::pow:
-        case Op::reciprocal: return true;
-        case Op::sign: return kind_of(type) == 'c';
-        case Op::copysign: return false;
-        default: return info(op).rule == ResultRule::sized;
-    }
-}
-
-// The type whose kernels serve operands of any strides: integers and floats of less than 32 bits compute in 32,
-// and are narrowed.
-constexpr ElementType wide_type(ElementType type) {
-    if (size_of(type) >= 4) return type;
-    return is_floating(type) ? ElementType::float32 : ElementType::int32;
-}
-// Most arrays reduce to few dimensions, and span at most 2**31 elements of each operand; others are launched in
-// parts. With a type: one part, as planned.
-constexpr int kStridedDims = 8;
-constexpr std::int64_t kStridedReach = (std::int64_t{1} << 31) - 1;
 // Which elements a thread takes: `each`, which are so far apart along one dimension. Their first ones are in the
 // order of the array, or in tiles (device/elementwise/tiles.cuh).
 struct StridedPlan {
@@ -60,29 +32,7 @@ struct StridedPlan {
 StridedPlan plan_strided(const ElementwiseLaunch &launch) noexcept;
 template <typename T>
 cudaError_t launch_strided(const ElementwiseLaunch &launch, const StridedPlan &plan, cudaStream_t stream) noexcept;
-// Elements of a thread at most, where results of so many bytes are computed.
-constexpr int strided_elements(int size) { return size <= 8 ? 4 : 2; }
 cudaError_t launch_strided(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
-
-// The type whose kernels load the elements of a reduction as they are stored: one for all types of which only the
-// bits count, and the signed one for extremes of integers, which flip bits anyway.
-constexpr ElementType stored_type(Op op, ElementType type) {
-    switch (op) {
-        case Op::sum:
-        case Op::prod: return type == ElementType::int64 ? ElementType::uint64 : type;
-        case Op::any:
-        case Op::all: return type == ElementType::complex128 ? type : type_of('u', size_of(type));
-        case Op::max:
-        case Op::min:
-        case Op::argmax:
-        case Op::argmin: return kind_of(type) == 'u' ? type_of('i', size_of(type)) : type;
-        default: return type;
-    }
-}
-constexpr bool has_stored_kernel(Op op, ElementType type) {
-    if (info(op).rule == ResultRule::variance) return is_floating(type) || kind_of(type) == 'c';
-    return stored_type(op, type) == type && (type != ElementType::bool_ || op != Op::max);
-}
 
 // Whether results are float32, as 16-bit floats are added up, and not rounded to the type of elements.
 constexpr bool returns_wide(const ReduceLaunch &launch) {
@@ -112,7 +62,16 @@ std::int64_t reduction_scratch(const ReduceLaunch &launch, const ReduceLimits &l
 cudaError_t launch_reduction(const ReduceLaunch &launch, cudaStream_t stream,
                              const ReduceLimits &limits = {}) noexcept;
 
-cudaError_t launch_scan(const ScanLaunch &launch, cudaStream_t stream) noexcept;
+// Whether scans read elements of a type as they are stored; else they have to be converted first.
+constexpr bool scans_from(ElementType type, ElementType compute) {
+    return type == compute || (is_integer(compute) && (is_integer(type) || kind_of(type) == 'b'));
+}
+// The scratch memory that a scan takes, in bytes; the launch needs all of it.
+std::int64_t scan_scratch(const ScanLaunch &launch) noexcept;
+// More lines than a grid counts are taken in parts.
+constexpr std::int64_t kMostLines = (std::int64_t{1} << 31) - 1 - 256;
+cudaError_t launch_scan(const ScanLaunch &launch, cudaStream_t stream,
+                        std::int64_t most_lines = kMostLines) noexcept;
 
 template <typename T>
 cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, cudaStream_t stream) noexcept;

@@ -253,6 +253,14 @@ protected:
         return check(cuda::launch_reduction(launch, native(stream)), "cudaLaunchKernel");
     }
 
+    bool scans_from(ElementType type, ElementType compute) const noexcept override {
+        return cuda::scans_from(type, compute);
+    }
+
+    std::int64_t scan_scratch(const ScanLaunch &launch) const noexcept override {
+        return cuda::scan_scratch(launch);
+    }
+
     Status do_launch_scan(const ScanLaunch &launch, Stream stream) noexcept override {
         return check(cuda::launch_scan(launch, native(stream)), "cudaLaunchKernel");
     }

@@ -33,6 +33,12 @@ __device__ A shuffled_up(A value, int by) {
     return detail::moved(value, [=](std::uint32_t word) { return __shfl_up_sync(kAllLanes, word, by); });
 }
 
+// What the thread of this number in the warp holds.
+template <typename A>
+__device__ A shuffled_from(A value, int lane) {
+    return detail::moved(value, [=](std::uint32_t word) { return __shfl_sync(kAllLanes, word, lane); });
+}
+
 // What the thread holds whose number differs in the bits of `by`.
 template <typename A>
 __device__ A shuffled_across(A value, int by) {

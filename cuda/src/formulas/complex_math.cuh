@@ -6,15 +6,9 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 
 #include "formulas/convert.cuh"
-
-// One copy in device code for all kernels of a file: they are long, and their calls cost little beside them.
-#ifdef __CUDACC__
-#define CUKERN_COMPLEX_FUNCTION __host__ __device__ __noinline__ inline
-#else
-#define CUKERN_COMPLEX_FUNCTION inline
-#endif
 
 namespace cukern::complex_math {
 
@@ -24,7 +18,7 @@ constexpr double kPi = 3.14159265358979323846;
 constexpr double kLn2 = 0.693147180559945309417;
 constexpr double kLog2E = 1.44269504088896340736;
 constexpr double kLog10E = 0.434294481903251827651;
-constexpr double kInfinity = __builtin_huge_val();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kLarge = 1e150;  // its square is finite, that of larger numbers may not be
 
 CUKERN_HD double nan_value() { return kInfinity - kInfinity; }
@@ -92,7 +86,7 @@ CUKERN_HD R times_exp(R value, R x, R factor) {
 }
 
 template <typename C>
-CUKERN_COMPLEX_FUNCTION C exp(C z) {
+CUKERN_LONG_FUNCTION C exp(C z) {
     using R = Part<C>;
     if (z.imag == 0) return {std::exp(z.real), z.imag};
     if (!std::isfinite(z.imag)) {
@@ -106,7 +100,7 @@ CUKERN_COMPLEX_FUNCTION C exp(C z) {
 }
 
 template <typename C>
-CUKERN_COMPLEX_FUNCTION C expm1(C z) {
+CUKERN_LONG_FUNCTION C expm1(C z) {
     using R = Part<C>;
     if (z.imag == 0) return {std::expm1(z.real), z.imag};
     if (!is_finite(z) || z.real > kLargeExp<R>) {
@@ -137,7 +131,7 @@ CUKERN_HD int exponent_beyond(R x) {
 // log(abs(z)), by log1p of what the square is beyond 1. Near 1 that is all; else z is scaled first, so that the
 // larger part is from 0.5 to 1.
 template <typename C>
-CUKERN_COMPLEX_FUNCTION Part<C> log_modulus(C z) {
+CUKERN_LONG_FUNCTION Part<C> log_modulus(C z) {
     using R = Part<C>;
     constexpr int kFar = sizeof(R) == sizeof(float) ? 64 : 512;
     if (std::isinf(z.real) || std::isinf(z.imag)) return part<C>(kInfinity);
@@ -174,7 +168,7 @@ CUKERN_HD C log10(C z) {
 }
 
 template <typename C>
-CUKERN_COMPLEX_FUNCTION C log1p(C z) {
+CUKERN_LONG_FUNCTION C log1p(C z) {
     const C shifted = {z.real + 1, z.imag};
     const auto angle = std::atan2(shifted.imag, shifted.real);
     if (largest(z) < part<C>(0.5) && is_finite(z))
@@ -182,7 +176,7 @@ CUKERN_COMPLEX_FUNCTION C log1p(C z) {
     return {log_modulus(shifted), angle};
 }
 
-CUKERN_COMPLEX_FUNCTION Z sqrt(Z z) {
+CUKERN_LONG_FUNCTION Z sqrt(Z z) {
     if (std::isinf(z.imag)) return {kInfinity, z.imag};
     if (z.real != z.real || (z.imag != z.imag && std::isfinite(z.real))) return {nan_value(), nan_value()};
     if (z.real == kInfinity) return {kInfinity, z.imag != z.imag ? z.imag : std::copysign(0.0, z.imag)};
@@ -200,7 +194,7 @@ CUKERN_COMPLEX_FUNCTION Z sqrt(Z z) {
 }
 
 template <typename C>
-CUKERN_COMPLEX_FUNCTION C cosh(C z) {
+CUKERN_LONG_FUNCTION C cosh(C z) {
     using R = Part<C>;
     const R x = z.real;
     const R y = z.imag;
@@ -218,7 +212,7 @@ CUKERN_COMPLEX_FUNCTION C cosh(C z) {
 }
 
 template <typename C>
-CUKERN_COMPLEX_FUNCTION C sinh(C z) {
+CUKERN_LONG_FUNCTION C sinh(C z) {
     using R = Part<C>;
     const R x = z.real;
     const R y = z.imag;
@@ -235,7 +229,7 @@ CUKERN_COMPLEX_FUNCTION C sinh(C z) {
     return {std::sinh(x) * c, std::cosh(x) * s};
 }
 
-CUKERN_COMPLEX_FUNCTION Z tanh(Z z) {
+CUKERN_LONG_FUNCTION Z tanh(Z z) {
     const double x = z.real;
     const double y = z.imag;
     if (std::isinf(x))
@@ -269,7 +263,7 @@ CUKERN_HD Z tan(Z z) { return minus_i(tanh(plus_i(z))); }
 CUKERN_HD double real_product(Z a, Z b) { return a.real * b.real - a.imag * b.imag; }
 CUKERN_HD double imag_product(Z a, Z b) { return a.real * b.imag - a.imag * b.real; }
 
-CUKERN_COMPLEX_FUNCTION Z asinh(Z z) {
+CUKERN_LONG_FUNCTION Z asinh(Z z) {
     const double x = z.real;
     const double y = z.imag;
     if (std::isinf(y))
@@ -288,7 +282,7 @@ CUKERN_HD Z asin(Z z) {
     return minus_i(asinh(plus_i(z)));
 }
 
-CUKERN_COMPLEX_FUNCTION Z acos(Z z) {
+CUKERN_LONG_FUNCTION Z acos(Z z) {
     const double x = z.real;
     const double y = z.imag;
     if (!is_finite(z)) {
@@ -308,7 +302,7 @@ CUKERN_HD Z acosh(Z z) {
 }
 
 template <typename C>
-CUKERN_COMPLEX_FUNCTION C atanh(C z) {
+CUKERN_LONG_FUNCTION C atanh(C z) {
     using R = Part<C>;
     constexpr bool kIsFloat = sizeof(R) == sizeof(float);
     constexpr R kLargest = static_cast<R>(kIsFloat ? 1e18 : kLarge);
@@ -338,7 +332,7 @@ CUKERN_HD C atan(C z) {
 }
 
 // x / abs(x): of 0 itself, of an infinite part its direction.
-CUKERN_COMPLEX_FUNCTION Z sign(Z z) {
+CUKERN_LONG_FUNCTION Z sign(Z z) {
     const double modulus = std::hypot(z.real, z.imag);
     if (modulus == 0) return {0, 0};
     if (std::isinf(modulus)) {
@@ -356,14 +350,14 @@ CUKERN_HD Z reciprocal(Z z) {
     const double ratio = small / large;
     const double scale = large + small * ratio;
     const double one = 1 / scale;
-    const double other = ratio / scale;
+    const double other = std::isinf(one) ? ratio / scale : ratio * one;
     return is_real_larger ? Z{one, -other} : Z{other, -one};
 }
 
 CUKERN_HD Z product(Z a, Z b) { return {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real}; }
 
 // With what is infinite kept infinite, by C99's Annex G.5.1.
-CUKERN_COMPLEX_FUNCTION Z product_with_infinities(Z a, Z b) {
+CUKERN_LONG_FUNCTION Z product_with_infinities(Z a, Z b) {
     const Z plain = product(a, b);
     if (plain.real == plain.real || plain.imag == plain.imag) return plain;
     const auto is_infinite = [](Z z) { return std::isinf(z.real) || std::isinf(z.imag); };
@@ -402,7 +396,7 @@ CUKERN_HD Z whole_power(Z base, unsigned exponent) {
 }
 
 // Powers by small whole numbers are products, any other exp(b * log(a)).
-CUKERN_COMPLEX_FUNCTION Z pow(Z a, Z b) {
+CUKERN_LONG_FUNCTION Z pow(Z a, Z b) {
     if (b.real == 0 && b.imag == 0) return {1, 0};
     if (a.real == 0 && a.imag == 0) return b.real > 0 ? Z{0, 0} : Z{nan_value(), nan_value()};
     if (b.imag == 0 && std::abs(b.real) < 100 && b.real == std::trunc(b.real)) {

@@ -13,8 +13,11 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #define CUKERN_HD __host__ __device__ __forceinline__
+// One copy in device code for all kernels of a file: for what is long, beside which a call costs little.
+#define CUKERN_LONG_FUNCTION __host__ __device__ __noinline__ inline
 #else
 #define CUKERN_HD inline
+#define CUKERN_LONG_FUNCTION inline
 #endif
 
 #include "cukern/element_type.h"

@@ -9,12 +9,13 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "formulas/arithmetic.cuh"
 
 namespace cukern::float_math {
 
-constexpr float kInfinity = __builtin_huge_valf();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // high is the sum rounded to a float.
 struct Pair {
@@ -212,7 +213,7 @@ CUKERN_HD Pair reduce_angle(float x, int *quadrant) {
     constexpr Pair kHalfPi = {1.57079637F, -4.37113883e-8F};
     constexpr float kHalfPiRest = -1.71512489e-15F;
     constexpr float kTwoOverPi = 0.636619747F;
-    constexpr float kFewTurns = 32768;
+    constexpr float kFewTurns = 65536;  // so that all integers of 16 bits are below
     if (std::fabs(x) < kFewTurns) {
         const float n = std::rint(x * kTwoOverPi);
         *quadrant = static_cast<int>(n) & 3;

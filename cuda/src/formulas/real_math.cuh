@@ -9,10 +9,43 @@
 
 namespace cukern {
 
+// A quotient of floats cut to a whole number, and what is left, both exact.
+template <typename T>
+struct WholeQuotient {
+    T whole;
+    T rest;
+};
+
+// Only where a / b is so small that the whole number next to it is exact, and so is what NumPy makes of it.
+template <typename T>
+inline constexpr T kMostWhole = sizeof(T) == 8 ? T{1LL << 50} : T{1 << 21};
+
+// Not where the quotient is larger or no number. The quotient may have been rounded up to a whole number, in which
+// case what is left has the other sign.
+template <typename T>
+CUKERN_HD bool divide_whole(T a, T b, WholeQuotient<T> *result) {
+    const T quotient = a / b;
+    if (!(std::abs(quotient) < kMostWhole<T>)) return false;
+    T whole = std::trunc(quotient);
+    T rest = whole == 0 ? a : std::fma(-whole, b, a);
+    if (rest != 0 && (rest < 0) != (a < 0)) {
+        whole -= std::copysign(T{1}, quotient);
+        rest = std::fma(-whole, b, a);
+    }
+    *result = {whole, rest};
+    return true;
+}
+
+template <typename T>
+CUKERN_LONG_FUNCTION T long_fmod(T a, T b) {
+    return std::fmod(a, b);
+}
+
 // NumPy's divmod: the remainder of fmod moved to the divisor's sign, and the quotient that belongs to it.
 template <typename T>
 CUKERN_HD T floor_remainder_of(T a, T b) {
-    T rest = std::fmod(a, b);
+    WholeQuotient<T> parts;
+    T rest = divide_whole(a, b, &parts) ? parts.rest : long_fmod(a, b);
     if (b == 0) return rest;
     if (rest == 0) return std::copysign(T{0}, b);
     if ((b < 0) != (rest < 0)) rest += b;
@@ -21,11 +54,15 @@ CUKERN_HD T floor_remainder_of(T a, T b) {
 
 template <typename T>
 CUKERN_HD T floor_quotient_of(T a, T b) {
+    WholeQuotient<T> parts;
+    if (divide_whole(a, b, &parts)) {
+        if (parts.rest != 0 && (b < 0) != (parts.rest < 0)) parts.whole -= 1;
+        return parts.whole == 0 ? std::copysign(T{0}, a / b) : parts.whole;
+    }
     if (b == 0) return a / b;
-    const T rest = std::fmod(a, b);
+    const T rest = long_fmod(a, b);
     T quotient = (a - rest) / b;
     if (rest != 0 && (b < 0) != (rest < 0)) quotient -= 1;
-    if (quotient == 0) return std::copysign(T{0}, a / b);
     const T whole = std::floor(quotient);
     return quotient - whole > T{0.5} ? whole + 1 : whole;
 }

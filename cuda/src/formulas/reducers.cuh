@@ -250,6 +250,8 @@ inline constexpr T kLeastOf = std::numeric_limits<T>::min();
 template <typename T>
 inline constexpr T kLargestOf = std::numeric_limits<T>::max();
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 // The least value of a type, or the largest.
 template <typename T, bool largest>
 CUKERN_HD T extreme() {
@@ -259,7 +261,7 @@ CUKERN_HD T extreme() {
     } else if constexpr (std::is_same_v<T, bool>) {
         return largest;
     } else if constexpr (std::is_floating_point_v<T>) {
-        const T infinity = static_cast<T>(__builtin_huge_val());
+        const T infinity = static_cast<T>(kInfinity);
         return largest ? infinity : -infinity;
     } else {
         return largest ? kLargestOf<T> : kLeastOf<T>;

@@ -27,6 +27,8 @@ RangeFunction range_function(Op op) noexcept;
 
 void run_elementwise(const ElementwiseLaunch &launch) noexcept;
 void run_reduction(const ReduceLaunch &launch) noexcept;
+// Whether run_scan reads elements of a type as they are stored.
+bool scans_from(ElementType type, ElementType compute) noexcept;
 void run_scan(const ScanLaunch &launch) noexcept;
 void run_matmul(const MatmulLaunch &launch) noexcept;
 

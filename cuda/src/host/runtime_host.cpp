@@ -69,6 +69,10 @@ public:
     }
 
     std::int64_t reduction_scratch(const ReduceLaunch &) const noexcept override { return 0; }
+    bool scans_from(ElementType type, ElementType compute) const noexcept override {
+        return host::scans_from(type, compute);
+    }
+    std::int64_t scan_scratch(const ScanLaunch &) const noexcept override { return 0; }
 
     // What a stream is given is done at once.
     Status stream_done(Stream, bool *done) noexcept override {

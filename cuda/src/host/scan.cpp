@@ -103,6 +103,8 @@ void scan_op(const ScanLaunch &launch) noexcept {
 
 }  // namespace
 
+bool scans_from(ElementType, ElementType) noexcept { return true; }
+
 void run_scan(const ScanLaunch &launch) noexcept {
     if (launch.op == Op::sum)
         scan_op<Op::sum>(launch);

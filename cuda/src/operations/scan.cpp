@@ -1,15 +1,14 @@
 // Running results over either back-end: lines found, memory for the totals of their parts, launch, and for host
 // operands the staging around it.
 
+#include <utility>
+
 #include "context/scratch_buffer.h"
 #include "operations/execute.h"
 #include "plan/layout.h"
 
 namespace cukern {
 namespace {
-
-constexpr std::int64_t kScratchBytes = 1 << 18;
-constexpr std::int64_t kLongLine = 1 << 14;
 
 // False: there are more dimensions than a launch takes.
 bool plan_scan(const ScanCall &call, const TensorView &input, void *out, ScanLaunch *launch) noexcept {
@@ -24,12 +23,15 @@ bool plan_scan(const ScanCall &call, const TensorView &input, void *out, ScanLau
     launch->num_kept = 0;
     launch->scratch = nullptr;
     launch->scratch_bytes = 0;
+    bool beside_axis = false;
     for (int d = 0; d < input.ndim; ++d) {
         if (d == call.axis || input.shape[d] == 1) continue;
         launch->lines *= input.shape[d];
         if (d > call.axis) launch->inner *= input.shape[d];
         const int last = launch->num_kept - 1;
-        if (last >= 0 && launch->kept_strides[last] == input.strides[d] * input.shape[d]) {
+        // Dimensions on both sides of the axis stay apart: their lines lie otherwise in `out`.
+        const bool is_beside = std::exchange(beside_axis, d > call.axis) == (d > call.axis);
+        if (last >= 0 && is_beside && launch->kept_strides[last] == input.strides[d] * input.shape[d]) {
             launch->kept_shape[last] *= input.shape[d];
             launch->kept_strides[last] = input.strides[d];
             continue;
@@ -51,17 +53,20 @@ Status run(Context &context, const ScanCall &call, const StreamRef &stream) noex
             result.acquire(context, static_cast<std::size_t>(count_of(out) * size_of(call.compute)), stream));
     ScanLaunch launch;
     ScratchBuffer copy;
-    if (!plan_scan(call, *call.inputs[0], direct ? out.data : result.data(), &launch)) {
-        CUKERN_TRY(copy.acquire(context, static_cast<std::size_t>(bytes_of(*call.inputs[0])), stream));
-        const TensorView dense = packed_like(*call.inputs[0], call.inputs[0]->type, copy.data());
-        CUKERN_TRY(runtime.launch_elementwise(plan_copy(*call.inputs[0], dense), stream.handle));
+    const TensorView &input = *call.inputs[0];
+    const bool is_read = runtime.scans_from(input.type, call.compute);
+    if (!plan_scan(call, input, direct ? out.data : result.data(), &launch) || !is_read) {
+        const ElementType type = is_read ? input.type : call.compute;
+        CUKERN_TRY(copy.acquire(context, static_cast<std::size_t>(count_of(input) * size_of(type)), stream));
+        const TensorView dense = packed_like(input, type, copy.data());
+        CUKERN_TRY(runtime.launch_elementwise(plan_copy(input, dense), stream.handle));
         plan_scan(call, dense, launch.out, &launch);
     }
     ScratchBuffer scratch;
-    if (runtime.backend() == Backend::cuda && launch.length > kLongLine) {
-        CUKERN_TRY(scratch.acquire(context, kScratchBytes, stream));
+    if (const std::int64_t bytes = runtime.scan_scratch(launch); bytes > 0) {
+        CUKERN_TRY(scratch.acquire(context, static_cast<std::size_t>(bytes), stream));
         launch.scratch = scratch.data();
-        launch.scratch_bytes = kScratchBytes;
+        launch.scratch_bytes = bytes;
     }
     CUKERN_TRY(runtime.launch_scan(launch, stream.handle));
     if (direct) return CUKERN_OK;

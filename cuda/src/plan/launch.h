@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cukern/operations.h"
+#include "plan/limits.h"
 
 namespace cukern {
 
@@ -57,7 +58,6 @@ bool is_contiguous(const ElementwiseLaunch &launch) noexcept;
 
 // A reduction into packed memory of the result's type, C order over the kept dimensions. Both lists of dimensions
 // run from the slowest to the fastest and are as short as can be; strides are in elements.
-constexpr int kMaxReduceDims = 8;  // of either list
 struct ReduceLaunch {
     Op op;
     ElementType type;     // of the input
@@ -100,8 +100,8 @@ struct ScanLaunch {
     int num_kept;
     std::int64_t kept_shape[kMaxReduceDims];
     std::int64_t kept_strides[kMaxReduceDims];
-    void *scratch;               // for the totals of parts of lines; null: there is no memory for them
-    std::int64_t scratch_bytes;  // what may be used of it
+    void *scratch;  // for what parts of lines leave for each other
+    std::int64_t scratch_bytes;
 };
 
 // The types that running results are computed in.

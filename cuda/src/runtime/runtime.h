@@ -82,6 +82,9 @@ public:
     bool launch_prepared(PreparedKernel &kernel, Stream stream, Status *status) noexcept;
     // The scratch memory that a reduction takes, in bytes.
     virtual std::int64_t reduction_scratch(const ReduceLaunch &launch) const noexcept = 0;
+    // Whether scans read elements of a type as they are stored; else they are converted first.
+    virtual bool scans_from(ElementType type, ElementType compute) const noexcept = 0;
+    virtual std::int64_t scan_scratch(const ScanLaunch &launch) const noexcept = 0;
     Status launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept;
     Status launch_scan(const ScanLaunch &launch, Stream stream) noexcept;
     Status launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept;

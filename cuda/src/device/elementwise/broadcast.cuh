@@ -7,7 +7,10 @@
 #pragma once
 
 #include "device/elementwise/operands.cuh"
+
+#ifndef __CUDACC_RTC__
 #include "device/launch_kernel.h"
+#endif
 
 namespace cukern::cuda {
 
@@ -132,6 +135,7 @@ __global__ void __launch_bounds__(kThreads, kBroadcastBlocks<group>)
     }
 }
 
+#ifndef __CUDACC_RTC__  // which compiles the kernels alone
 // How many rows of out share a long row of an operand.
 template <typename T>
 std::uint32_t stripes_of(const ElementwiseLaunch &launch) noexcept {
@@ -168,5 +172,6 @@ cudaError_t launch_broadcast(const ElementwiseLaunch &launch, cudaStream_t strea
     return launch_kernel<broadcast_kernel<group, T, kInputs>>(p.stripes.blocks(), kThreads, stream, p,
                                                               launch.prepared);
 }
+#endif
 
 }  // namespace cukern::cuda

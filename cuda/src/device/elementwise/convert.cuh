@@ -8,7 +8,10 @@
 #pragma once
 
 #include "device/elementwise/operands.cuh"
+
+#ifndef __CUDACC_RTC__
 #include "device/launch_kernel.h"
+#endif
 
 namespace cukern::cuda {
 
@@ -87,6 +90,7 @@ __global__ void __launch_bounds__(kThreads) convert_kernel(const __grid_constant
     if (blockIdx.x == gridDim.x - 1 && at < p.n) store_converted<T>(p.out, p.to, at, p.in[at]);
 }
 
+#ifndef __CUDACC_RTC__  // which compiles the kernels alone
 // Whether a launch copies packed elements from T into another type.
 template <typename T>
 bool is_packed_conversion(const ElementwiseLaunch &launch) noexcept {
@@ -104,5 +108,6 @@ cudaError_t launch_convert(const ElementwiseLaunch &launch, cudaStream_t stream)
     return launch_kernel<convert_kernel<T>>(blocks_for((launch.count + kElements - 1) / kElements), kThreads,
                                             stream, p, launch.prepared);
 }
+#endif
 
 }  // namespace cukern::cuda

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "device/elementwise/apply.cuh"
-#include "device/kernels.h"
+#include "device/kernel_types.h"
 
 namespace cukern::cuda {
 

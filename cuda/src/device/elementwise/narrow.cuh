@@ -11,7 +11,10 @@
 #pragma once
 
 #include "device/elementwise/operands.cuh"
+
+#ifndef __CUDACC_RTC__
 #include "device/launch_kernel.h"
+#endif
 
 namespace cukern::cuda {
 
@@ -123,6 +126,7 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
     }
 }
 
+#ifndef __CUDACC_RTC__  // which compiles the kernels alone
 // Whether an operand is the columns of a packed result, one after the other.
 inline bool is_interleaved(const ElementwiseLaunch &launch, int operand) noexcept {
     return !launch.immediate[operand] && launch.strides[operand][0] == 1 &&
@@ -170,5 +174,6 @@ cudaError_t launch_narrow(const ElementwiseLaunch &launch, int turned, cudaStrea
     const std::uint32_t blocks = (p.columns - kSize + p.tile) / p.tile;
     return launch_kernel<narrow_kernel<group, T, kInputs>>(blocks, kThreads, stream, p, launch.prepared);
 }
+#endif
 
 }  // namespace cukern::cuda

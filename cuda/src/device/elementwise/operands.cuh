@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 
 #include "device/elementwise/groups.cuh"
 #include "device/grid.cuh"
+
+#ifndef __CUDACC_RTC__
+#include <cstdlib>
+
 #include "plan/launch.h"
+#endif
 
 namespace cukern::cuda {
 
@@ -69,6 +73,7 @@ __device__ Words load_shifted(const T *from) {
     return result;
 }
 
+#ifndef __CUDACC_RTC__  // which compiles the kernels alone
 // An operand that is given by value, in logic as a truth.
 template <typename T>
 T value_of(const ElementwiseLaunch &launch, int operand) noexcept {
@@ -102,5 +107,6 @@ inline int turned_dimension(const ElementwiseLaunch &launch, int operand) noexce
         if (strides[d] == 1) return d;
     return -1;
 }
+#endif
 
 }  // namespace cukern::cuda

@@ -2,38 +2,50 @@
 //
 // strided_kernel
 //   Idea: a thread takes a few elements of out that lie apart along one dimension, which is cut into as many
-//   parts. It finds the place of the first in each operand by dividing its index through the shape, and the others
-//   by adding. Where an operand is transposed, blocks take tiles. All loads of an operand are under way before the
-//   first is used. Operands of another type are converted on load and store; the type is uniform over the launch.
-//   All operations of as many operands share a kernel; results are of the type that is computed in, also truths,
-//   until they are stored. What an integer or a float of less than 32 bits computes is the same computed in 32
-//   bits and narrowed (but for the last bit of functions), so that types of 8 and 16 bits have no kernels of their
-//   own. Limited by memory while neighbouring threads touch neighbouring elements, else by the number of sectors.
+//   parts. The place of the first in each operand is a sum over the dimensions, of the thread's index divided by
+//   the number of elements in all faster ones: no division waits for another one, as for remainders. The others
+//   follow by adding. Where an operand is transposed, blocks take tiles. All loads of an operand are under way
+//   before the first is used. Operands of another type are converted on load and store; the type is uniform over
+//   the launch. All operations of as many operands share a kernel; results are of the type that is computed in,
+//   also truths, until they are stored. What an integer or a float of less than 32 bits computes is the same
+//   computed in 32 bits and narrowed (but for the last bit of functions), so that types of 8 and 16 bits have no
+//   kernels of their own. Limited by memory while neighbouring threads touch neighbouring elements, else by the
+//   number of sectors.
 #pragma once
-
-#include <algorithm>
 
 #include "device/elementwise/groups.cuh"
 #include "device/elementwise/strided_elements.cuh"
 #include "device/elementwise/tiles.cuh"
+
+#ifndef __CUDACC_RTC__
+#include "device/kernels.h"
 #include "device/launch_kernel.h"
+#endif
 
 namespace cukern::cuda {
+
+// A dimension of the columns. With q = column / (elements of a place in this dimension), a column's place is the
+// sum of q * (stride - length of the next faster dimension * its stride): the index is q less the multiples of the
+// length that slower dimensions count, which are taken off there.
+template <int inputs>
+struct alignas(16) ColumnDimension {
+    Divider elements;  // all columns in one place
+    std::uint32_t strides[inputs + 1];
+    std::uint32_t row_stride;  // of the index along the dimension that is cut
+};
 
 template <typename T, int inputs>
 struct StridedParams {
     void *data[inputs + 1];
-    std::int32_t steps[inputs + 1];                  // from an element of a thread to the next
-    std::int32_t row_strides[inputs + 1];            // in tiles
-    std::int32_t strides[inputs + 1][kStridedDims];  // of the columns' dimensions, from the fastest to the slowest
-    Divider shape[kStridedDims];
+    std::int32_t steps[inputs + 1];                    // from an element of a thread to the next
+    std::int32_t row_strides[inputs + 1];              // in tiles
+    ColumnDimension<inputs> columns_by[kStridedDims];  // from the fastest, which divides by 1, to the slowest
     Tiles tiles;
     std::uint32_t rows;     // length of the dimension along which a thread's elements lie
     std::uint32_t apart;    // their distance along it
     std::uint32_t columns;  // in tiles: elements of one row; else all elements that are the first of a thread
     std::int32_t each;      // elements of a thread
     bool in_tiles;
-    int cut;   // in `shape`, the dimension of `rows`, whose length there is `apart`; in tiles -1
     int dims;  // of the columns
     T values[inputs];
     Op op;
@@ -223,14 +235,15 @@ __global__ void __launch_bounds__(kThreads, kStridedBlocks<T, inputs>)
     if (row >= p.rows || column >= p.columns) return;
     std::uint32_t first[inputs + 1];
 #pragma unroll
-    for (int j = 0; j <= inputs; ++j) first[j] = row * static_cast<std::uint32_t>(p.row_strides[j]);
+    for (int j = 0; j <= inputs; ++j)
+        first[j] = row * static_cast<std::uint32_t>(p.row_strides[j]) + column * p.columns_by[0].strides[j];
+    row += column * p.columns_by[0].row_stride;
 #pragma unroll 1
-    for (int d = 0; d < p.dims; ++d) {
-        std::uint32_t index;
-        column = p.shape[d].divide(column, &index);
-        if (d == p.cut) row = index;
+    for (int d = 1; d < p.dims; ++d) {
+        const std::uint32_t quotient = p.columns_by[d].elements.divide(column);
+        row += quotient * p.columns_by[d].row_stride;
 #pragma unroll
-        for (int j = 0; j <= inputs; ++j) first[j] += index * static_cast<std::uint32_t>(p.strides[j][d]);
+        for (int j = 0; j <= inputs; ++j) first[j] += quotient * p.columns_by[d].strides[j];
     }
     int count = 1;
 #pragma unroll
@@ -250,11 +263,34 @@ __global__ void __launch_bounds__(kThreads, kStridedBlocks<T, inputs>)
     store_some<T>(p.data[0], p.types[0], places[0], results, count);
 }
 
+#ifndef __CUDACC_RTC__  // which compiles the kernels alone
 // The size of the elements that are loaded as bits; 0: they are not.
 template <typename T>
 int size_of_bits(ElementType type) noexcept {
     return loads_bits<T> && kind_of(type) != 'c' && size_of(type) <= static_cast<int>(sizeof(T)) ? size_of(type)
                                                                                                  : 0;
+}
+
+// Where columns lie: in tiles along all dimensions but one, else along all, of which one is shorter.
+template <typename T, int inputs>
+void set_columns(const ElementwiseLaunch &launch, const StridedPlan &plan, StridedParams<T, inputs> *p) noexcept {
+    std::int64_t elements = 1;
+    std::uint32_t length = 0;  // of the next faster dimension
+    ColumnDimension<inputs> faster{};
+    for (int d = launch.ndim - 1; d >= 0; --d) {
+        const bool is_cut = d == plan.dimension;
+        if (is_cut && plan.in_tiles) continue;
+        ColumnDimension<inputs> strides{};
+        for (int j = 0; j <= inputs; ++j) strides.strides[j] = static_cast<std::uint32_t>(launch.strides[j][d]);
+        strides.row_stride = is_cut ? 1 : 0;
+        ColumnDimension<inputs> &own = p->columns_by[p->dims++];
+        own.elements = Divider::make(static_cast<std::uint32_t>(elements));
+        for (int j = 0; j <= inputs; ++j) own.strides[j] = strides.strides[j] - length * faster.strides[j];
+        own.row_stride = strides.row_stride - length * faster.row_stride;
+        faster = strides;
+        length = static_cast<std::uint32_t>(is_cut ? plan.apart : launch.shape[d]);
+        elements *= length;
+    }
 }
 
 template <typename T, int inputs>
@@ -273,13 +309,7 @@ cudaError_t launch_strided_of(const ElementwiseLaunch &launch, const StridedPlan
     p.columns = static_cast<std::uint32_t>(plan.columns);
     p.each = plan.each;
     p.in_tiles = plan.in_tiles;
-    p.cut = -1;
-    for (int d = launch.ndim - 1; d >= 0; --d) {
-        const bool is_cut = d == plan.dimension;
-        if (is_cut && plan.in_tiles) continue;
-        if (is_cut) p.cut = p.dims;
-        p.shape[p.dims++] = Divider::make(static_cast<std::uint32_t>(is_cut ? plan.apart : launch.shape[d]));
-    }
+    set_columns(launch, plan, &p);
     for (int j = 0; j <= inputs; ++j) {
         p.data[j] = launch.data[j];
         p.types[j] = launch.types[j];
@@ -296,9 +326,6 @@ cudaError_t launch_strided_of(const ElementwiseLaunch &launch, const StridedPlan
                                                       : ~std::uint64_t{0});
         p.row_strides[j] = static_cast<std::int32_t>(launch.strides[j][plan.dimension]);
         p.steps[j] = static_cast<std::int32_t>(launch.strides[j][plan.dimension] * plan.apart);
-        for (int d = launch.ndim - 1, i = 0; d >= 0; --d)
-            if (d != plan.dimension || !plan.in_tiles)
-                p.strides[j][i++] = static_cast<std::int32_t>(launch.strides[j][d]);
         if (j > 0 && !launch.immediate[j] && !p.truths[j] &&
             !may_be_beside(launch.types[j], ElementTypeOf<T>::value, inputs))
             return cudaErrorInvalidValue;
@@ -320,5 +347,6 @@ cudaError_t launch_strided(const ElementwiseLaunch &launch, const StridedPlan &p
     }
     return cudaErrorInvalidValue;
 }
+#endif
 
 }  // namespace cukern::cuda

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "device/elementwise/operands.cuh"
-#include "device/kernels.h"
+#include "device/kernel_types.h"
 #include "formulas/evaluate.cuh"
 
 namespace cukern::cuda {
@@ -110,14 +110,19 @@ __device__ __noinline__ Some<T> converted_bits(ElementType type, SomeBits<T> bit
     return x;
 }
 
-// Short integers from their bits: signs are extended by shifts, which all types share.
+// Short integers and truths from their low bits: what differs by type are numbers, so that all share the code.
 template <typename T>
 __device__ Some<T> from_short_integers(ElementType type, SomeBits<T> bits) {
-    const int unused = type == ElementType::int8 ? 24 : type == ElementType::int16 ? 16 : 0;
+    const bool is_bool = type == ElementType::bool_;
+    const bool is_short = type == ElementType::int16 || type == ElementType::uint16;
+    const std::uint32_t mask = is_short ? 0xFFFF : 0xFF;
+    const std::uint32_t sign = type == ElementType::int8 ? 0x80 : type == ElementType::int16 ? 0x8000 : 0;
+    const int most = is_bool ? 1 : INT32_MAX;
     Some<T> x;
 #pragma unroll
     for (int k = 0; k < kStridedElements<T>; ++k)
-        x.values[k] = static_cast<T>(static_cast<std::int32_t>(bits.values[k] << unused) >> unused);
+        x.values[k] =
+            static_cast<T>(min(static_cast<std::int32_t>(((bits.values[k] & mask) ^ sign) - sign), most));
     return x;
 }
 
@@ -139,8 +144,8 @@ __device__ Some<T> from_bits(ElementType type, SomeBits<T> bits) {
         }
     }
     if constexpr (is_wide<T>) {
-        if (type == ElementType::int8 || type == ElementType::int16 || type == ElementType::uint8 ||
-            type == ElementType::uint16)
+        if (type == ElementType::bool_ || type == ElementType::int8 || type == ElementType::int16 ||
+            type == ElementType::uint8 || type == ElementType::uint16)
             return from_short_integers<T>(type, bits);
     }
     return converted_bits<T, inputs>(type, bits);
@@ -223,22 +228,16 @@ __device__ void store_some(void *data, ElementType type, const Places<T> &places
 // Values as a narrower type holds them.
 template <typename T>
 __device__ __noinline__ Some<T> narrowed_to(ElementType type, Some<T> values) {
-#pragma unroll 1
-    for (int k = 0; k < kStridedElements<T>; ++k) {
-        T value = values.values[0];
-        switch (type) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)               \
-    case ElementType::id:                                                               \
-        if constexpr (is_narrow<ctype, T>) value = convert<T>(stored_as<ctype>(value)); \
-        break;
-#include "cukern/element_types.def"
-#undef CUKERN_ELEMENT_TYPE
-        }
+    if constexpr (std::is_same_v<T, float>) {
+        const bool is_half = type == ElementType::float16;
 #pragma unroll
-        for (int i = 0; i + 1 < kStridedElements<T>; ++i) values.values[i] = values.values[i + 1];
-        values.values[kStridedElements<T> - 1] = value;
+        for (T &value : values.values)
+            value = is_half ? to_float(stored_as<Float16>(value)) : to_float(stored_as<BFloat16>(value));
+        return values;
+    } else {
+        SomeBits<T> bits = bit_cast<SomeBits<T>>(values);
+        return from_short_integers<T>(type, bits);
     }
-    return values;
 }
 
 }  // namespace cukern::cuda

@@ -12,7 +12,7 @@ constexpr int kLaneBits = 5;
 constexpr int kWarpBits = kThreadBits - kLaneBits;
 constexpr std::int64_t kSector = 32;  // bytes
 // The fewer elements there are, the fewer a thread takes, so that all multiprocessors take part.
-constexpr std::int64_t kElementsForOne = 1 << 17;  // of a launch: four blocks for each of 128 multiprocessors
+constexpr std::int64_t kElementsForOne = 1 << 16;  // of a launch: two blocks for each of 128 multiprocessors
 
 int bits_for(std::int64_t n) noexcept {
     int bits = 0;
@@ -108,7 +108,7 @@ StridedPlan plan_strided(const ElementwiseLaunch &launch) noexcept {
     const ElementType type = wide_type(launch.compute);
     const bool in_pairs = rounds > 1 && kind_of(type) != 'c' && is_function(launch.op, type);
     ThreadShare share{static_cast<int>(std::clamp<std::int64_t>(rounds, 1, most)), in_pairs ? 2 : 1};
-    share.most += share.most % share.step;
+    share.most -= share.most % share.step;
     plan.across = 1;
     plan.dimension = dimension_for_tiles(launch);
     if (plan.dimension < 0)

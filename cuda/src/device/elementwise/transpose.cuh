@@ -9,11 +9,15 @@
 //   All vectors of a thread are under way before the first is used. Limited by device memory.
 #pragma once
 
-#include <algorithm>
 #include <type_traits>
 
 #include "device/elementwise/operands.cuh"
+
+#ifndef __CUDACC_RTC__
+#include <algorithm>
+
 #include "device/launch_kernel.h"
+#endif
 
 namespace cukern::cuda {
 
@@ -242,6 +246,7 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
     }
 }
 
+#ifndef __CUDACC_RTC__  // which compiles the kernels alone
 // Whether vectors of an operand lie as those of out do.
 inline bool is_in_phase(const ElementwiseLaunch &launch, int operand, std::uint32_t size) noexcept {
     const auto address = [&](int j) { return reinterpret_cast<std::uintptr_t>(launch.data[j]); };
@@ -326,5 +331,6 @@ cudaError_t launch_transpose(const ElementwiseLaunch &launch, int turned, cudaSt
     return launch_kernel<transpose_kernel<group, T, kInputs>>(tiles_down * tiles_across * all_batches, kThreads,
                                                               stream, p, launch.prepared);
 }
+#endif
 
 }  // namespace cukern::cuda

@@ -6,7 +6,10 @@
 #pragma once
 
 #include "device/elementwise/operands.cuh"
+
+#ifndef __CUDACC_RTC__
 #include "device/launch_kernel.h"
+#endif
 
 namespace cukern::cuda {
 
@@ -45,6 +48,7 @@ __global__ void __launch_bounds__(kThreads) where_kernel(const WhereParams<T> p)
     p.out[at] = p.condition[at] != 0 ? a : b;
 }
 
+#ifndef __CUDACC_RTC__  // which compiles the kernels alone
 template <typename T>
 bool has_packed_condition(const ElementwiseLaunch &launch) noexcept {
     if (launch.ndim != 1 || launch.immediate[1] || size_of(launch.types[1]) != 1) return false;
@@ -73,5 +77,6 @@ cudaError_t launch_where(const ElementwiseLaunch &launch, cudaStream_t stream) n
     const std::int64_t threads = p.n / Vector<T>::kSize + p.n % Vector<T>::kSize;
     return launch_kernel<where_kernel<T>>(blocks_for(threads), kThreads, stream, p, launch.prepared);
 }
+#endif
 
 }  // namespace cukern::cuda

@@ -176,6 +176,7 @@ inline constexpr int kColumnLoads = column_loads(sizeof(T), size, is_heavy<F>);
 template <typename F, typename T>
 inline constexpr int kShortColumnLoads = short_column_loads(gives_index<F>, is_floating(ElementTypeOf<T>::value));
 
+#ifndef __CUDACC_RTC__  // which compiles the kernels alone
 template <typename F, typename T, typename R>
 cudaError_t launch_columns(const ReduceLaunch &launch, cudaStream_t stream) noexcept {
     constexpr int kSize = Vector<T>::kSize;
@@ -196,5 +197,6 @@ cudaError_t launch_columns(const ReduceLaunch &launch, cudaStream_t stream) noex
         if (grid.size == kHalf) with(Int<kHalf>{}, Int<kShortColumnLoads<F, T>>{});
     return error != cudaSuccess ? error : combine<F, R>(launch, p.target, stream);
 }
+#endif
 
 }  // namespace cukern::cuda

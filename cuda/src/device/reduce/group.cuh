@@ -5,12 +5,15 @@
 //   memory; a warp joins those of one result.
 #pragma once
 
-#include "device/kernels.h"
-#include "device/launch_kernel.h"
 #include "device/reduce/plan.h"
 #include "device/shuffle.cuh"
 #include "device/vector.cuh"
 #include "formulas/reducers.cuh"
+
+#ifndef __CUDACC_RTC__
+#include "device/kernels.h"
+#include "device/launch_kernel.h"
+#endif
 
 namespace cukern::cuda {
 
@@ -92,6 +95,7 @@ inline constexpr bool flips = gives_index<F>;
 template <typename T>
 inline constexpr bool flips<Reducer<Op::max, T>> = true;
 
+#ifndef __CUDACC_RTC__  // which compiles the kernels alone
 // The bits that count, for 16 bytes.
 inline Words counted_bits(ElementType type) noexcept {
     const bool has_sign = is_floating(type) || kind_of(type) == 'c';
@@ -124,6 +128,7 @@ Words flipped_bits(const ReduceLaunch &launch) noexcept {
     std::memcpy(&words, bytes, sizeof words);
     return words;
 }
+#endif
 
 // One word of what was loaded, as it is reduced.
 template <typename F>
@@ -278,6 +283,7 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const CombineParams<R
         p.target.template store_final<F>(result, value);
 }
 
+#ifndef __CUDACC_RTC__  // which compiles the kernels alone
 template <typename F, typename T>
 constexpr ReduceTraits traits_of() {
     return {sizeof(T), Vector<T>::kSize, sizeof(typename F::A), gives_index<F>, is_variance<F>};
@@ -317,5 +323,6 @@ cudaError_t join_pieces(const ReduceLaunch &launch, cudaStream_t stream) noexcep
     }
     return launch_kernel<combine_kernel<Long, R>>(blocks_for(launch.kept * 32), kThreads, stream, p);
 }
+#endif
 
 }  // namespace cukern::cuda

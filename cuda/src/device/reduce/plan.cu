@@ -190,7 +190,8 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
     // Blocks that share results take other rows, or where there are few of them, other segments.
     const std::int64_t row_parts = p.n / (std::int64_t{kVectorLoads} << p.height_bits);
     const std::int64_t segment_parts = p.num_segments / (std::int64_t{kInFlight} * p.segment_step);
-    grid.parts = parts_for(launch, traits, kColumnBlocks, blocks, std::max(row_parts, segment_parts));
+    const std::int64_t wanted = size > 1 ? kVectorColumnBlocks : kColumnBlocks;
+    grid.parts = parts_for(launch, traits, wanted, blocks, std::max(row_parts, segment_parts));
     grid.blocks = static_cast<unsigned>(blocks * grid.parts);
     const bool shares_rows = row_parts >= segment_parts;
     p.share = shares_rows ? static_cast<int>(divided_up(p.n, grid.parts)) : p.n;

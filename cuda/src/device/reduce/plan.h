@@ -3,33 +3,11 @@
 
 #include "device/grid.cuh"
 #include "device/reduce/tuning.h"
+#ifndef __CUDACC_RTC__
 #include "plan/launch.h"
+#endif
 
 namespace cukern::cuda {
-
-// Some dimensions of a launch, from the slowest to the fastest: fewer than 2**31 places.
-struct Dimensions {
-    int ndim = 0;
-    Divider shape[kMaxReduceDims];
-    std::int64_t strides[kMaxReduceDims];
-
-    void add(std::int64_t length, std::int64_t stride) noexcept {
-        shape[ndim] = Divider::make(static_cast<std::uint32_t>(length));
-        strides[ndim++] = stride;
-    }
-    // Where the element lies that comes at `index`, counted in C order.
-    __device__ std::int64_t offset_at(std::uint32_t index) const {
-        if (ndim <= 1) return ndim == 0 ? 0 : index * strides[0];
-        std::int64_t offset = 0;
-#pragma unroll 1
-        for (int d = ndim - 1; d > 0; --d) {
-            std::uint32_t at;
-            index = shape[d].divide(index, &at);
-            offset += at * strides[d];
-        }
-        return offset + index * strides[0];
-    }
-};
 
 // The threads of a block in groups of 2**bits that follow each other: no divisions, which took short reductions as
 // long as their loads.
@@ -96,7 +74,9 @@ struct ReduceGrid {
     int size;       // columns of a thread
 };
 
+#ifndef __CUDACC_RTC__  // which compiles the kernels alone
 ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, RowsPlan *plan) noexcept;
 ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, ColumnsPlan *plan) noexcept;
+#endif
 
 }  // namespace cukern::cuda

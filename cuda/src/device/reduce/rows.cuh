@@ -263,6 +263,7 @@ __global__ void __launch_bounds__(kThreads)
     }
 }
 
+#ifndef __CUDACC_RTC__  // which compiles the kernels alone
 template <typename F, typename T, typename R>
 cudaError_t launch_rows(const ReduceLaunch &launch, cudaStream_t stream) noexcept {
     RowsParams<T, R, typename F::A> p;
@@ -275,5 +276,6 @@ cudaError_t launch_rows(const ReduceLaunch &launch, cudaStream_t stream) noexcep
                       : launch_kernel<rows_kernel<F, T, R, false>>(grid.blocks, kThreads, stream, p);
     return error != cudaSuccess ? error : combine<F, R>(launch, p.target, stream);
 }
+#endif
 
 }  // namespace cukern::cuda

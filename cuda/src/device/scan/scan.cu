@@ -1,11 +1,6 @@
-// Running sums and products. Results depend on the shape alone: a fixed order of joining.
+// Running sums and products: which kernel takes a launch. Results depend on the shape alone: a fixed order of
+// joining.
 //
-// scan_lines_kernel
-//   Idea: a block takes a line, or a part of one, tile by tile: each thread joins the four elements that it loads,
-//   shuffles and shared memory give it what comes before them in the tile, and the tile's total is carried to the
-//   next. Of few long lines each part's total is found first (`totals`), the totals of a line are made running
-//   ones by the same kernel's other use, and each part begins with what the parts before it give. Limited by
-//   device memory; elements are read twice where lines are cut.
 // scan_columns_kernel
 //   Idea: lines that are many and short, or that lie beside each other: a thread takes a line from its first
 //   element to its last, neighbours read neighbouring elements. Limited by device memory.
@@ -14,230 +9,83 @@
 #include "device/grid.cuh"
 #include "device/kernels.h"
 #include "device/launch_kernel.h"
-#include "device/shuffle.cuh"
-#include "formulas/reducers.cuh"
+#include "device/scan/lines.cuh"
 
 namespace cukern::cuda {
 namespace {
 
-constexpr int kItems = 4;  // elements of a thread in a tile
-constexpr int kTile = kThreads * kItems;
-constexpr std::int64_t kShortest = 16 * kTile;  // of a part of a line
-constexpr std::int64_t kMostParts = 4096;       // of all lines, more or less: they keep the device busy
-constexpr std::int64_t kManyLines = 4096;
-
-// What elements are joined by: as Reducer, but that an identity changes nothing at all, and that products of parts
-// of a line neither overflow nor vanish, though what comes before them would have kept them in bounds.
-template <Op op, typename T, bool is_scaled = op == Op::prod && !std::is_integral_v<T>>
-struct Joining : Reducer<op, T> {
-    using A = typename Reducer<op, T>::A;
-    CUKERN_HD static A identity() {
-        if constexpr (op == Op::sum && is_complex<T>)
-            return {-0.0, -0.0};
-        else if constexpr (op == Op::sum && !std::is_integral_v<T>)
-            return static_cast<A>(-0.0);
-        else
-            return Reducer<op, T>::identity();
-    }
-};
-
-template <typename T>
-struct Joining<Op::prod, T, true> {
-    using M = std::conditional_t<is_complex<T>, Complex128, double>;
-    struct A {  // significand * 2**exponent
-        M significand;
-        std::int64_t exponent;
-    };
-    CUKERN_HD static M unit() {
-        if constexpr (is_complex<T>)
-            return {1, 0};
-        else
-            return 1;
-    }
-    CUKERN_HD static A identity() { return {unit(), 0}; }
-    CUKERN_HD static bool is_identity(const A &a) {
-        if constexpr (is_complex<T>)
-            return a.exponent == 0 && a.significand.real == 1 && a.significand.imag == 0;
-        else
-            return a.exponent == 0 && a.significand == 1;
-    }
-    CUKERN_HD static M scaled(const M &value, int by) {
-        if constexpr (is_complex<T>)
-            return {scalbn(value.real, by), scalbn(value.imag, by)};
-        else
-            return scalbn(value, by);
-    }
-    // To a size of 1 to 2; zeros, infinities and NaN stay.
-    CUKERN_HD static A normal(const M &value, std::int64_t exponent) {
-        double size;
-        if constexpr (is_complex<T>)
-            size = fmax(fabs(value.real), fabs(value.imag));
-        else
-            size = fabs(value);
-        if (!(size > 0) || size > 1.7976931348623157e308) return {value, exponent};
-        const int by = ilogb(size);
-        return {scaled(value, -by), exponent + by};
-    }
-    CUKERN_HD static A of(T element, std::int64_t) { return normal(convert<M>(element), 0); }
-    CUKERN_HD static A join(const A &a, const A &b) {
-        if (is_identity(a)) return b;
-        if (is_identity(b)) return a;
-        return normal(Formula<Op::multiply>::template apply<M>(a.significand, b.significand),
-                      a.exponent + b.exponent);
-    }
-    template <typename R>
-    CUKERN_HD static R result(const A &a, std::int64_t) {
-        const std::int64_t most = 3000;  // beyond all exponents of float64
-        const auto by = static_cast<int>(a.exponent > most ? most : a.exponent < -most ? -most : a.exponent);
-        return convert<R>(scaled(a.significand, by));
-    }
-};
-
-template <typename T, typename A>
-struct ScanParams {
-    const void *in;
-    T *out;
-    const A *before;  // of each part, what comes before it; null: nothing
-    A *totals;        // of each part; null: running results to `out`
-    std::int64_t lines;
-    std::int64_t length;
-    std::int64_t stride;
-    std::int64_t inner;
-    std::int64_t kept_shape[kMaxReduceDims];
-    std::int64_t kept_strides[kMaxReduceDims];
-    int num_kept;
-    ElementType type;
-    std::int64_t parts;        // of a line
-    std::int64_t part_length;  // a multiple of kTile
-};
-
-template <typename T>
-__device__ __noinline__ T load_element(const void *data, ElementType type, std::int64_t index) {
-    return load_as<T>(data, type, index);
-}
-
-template <typename T, typename A>
-__device__ T load(const ScanParams<T, A> &p, std::int64_t index) {
-    return p.type == ElementTypeOf<T>::value ? static_cast<const T *>(p.in)[index]
-                                             : load_element<T>(p.in, p.type, index);
-}
-
-template <typename P>
-__device__ std::int64_t begin_of(const P &p, std::int64_t line) {
-    std::int64_t offset = 0;
-    for (int d = p.num_kept - 1; d >= 0; --d) {
-        offset += line % p.kept_shape[d] * p.kept_strides[d];
-        line /= p.kept_shape[d];
-    }
-    return offset;
-}
-
-template <typename P>
-__device__ std::int64_t begin_of_out(const P &p, std::int64_t line) {
-    return line / p.inner * p.inner * p.length + line % p.inner;
-}
-
-// What the threads before this one hold, joined; `total`: what all do.
-template <typename F, typename A = typename F::A>
-__device__ A join_before(A value, A *total) {
-    __shared__ __align__(16) unsigned char memory[kThreads / 32 * sizeof(A)];
-    auto *warps = reinterpret_cast<A *>(memory);
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int warp = static_cast<int>(threadIdx.x) / 32;
-    for (int by = 1; by < 32; by *= 2) {
-        const A other = shuffled_up(value, by);
-        if (lane >= by) value = F::join(other, value);
-    }
-    __syncthreads();  // the memory may be in use still
-    if (lane == 31) warps[warp] = value;
-    __syncthreads();
-    A before = F::identity();
-    *total = F::identity();
-    for (int i = 0; i < kThreads / 32; ++i) {
-        if (i == warp) before = *total;
-        *total = F::join(*total, warps[i]);
-    }
-    const A own = shuffled_up(value, 1);
-    return lane > 0 ? F::join(before, own) : before;
-}
-
-template <Op op, typename T>
-using ScanParamsOf = ScanParams<T, typename Joining<op, T>::A>;
-
-template <Op op, typename T>
-__global__ void __launch_bounds__(kThreads) scan_lines_kernel(const __grid_constant__ ScanParamsOf<op, T> p) {
-    using F = Joining<op, T>;
-    using A = typename F::A;
-    const std::int64_t line = blockIdx.x / p.parts;
-    const std::int64_t first = blockIdx.x % p.parts * p.part_length;
-    const std::int64_t last = min(first + p.part_length, p.length);
-    const std::int64_t from = begin_of(p, line);
-    const std::int64_t to = begin_of_out(p, line);
-    A carried = p.before != nullptr ? p.before[blockIdx.x] : F::identity();
-    for (std::int64_t tile = first; tile < last; tile += kTile) {
-        const std::int64_t at = tile + threadIdx.x * kItems;
-        A own[kItems];
-#pragma unroll
-        for (int i = 0; i < kItems; ++i) {
-            own[i] = at + i < last ? F::of(load(p, from + (at + i) * p.stride), at + i) : F::identity();
-            if (i > 0) own[i] = F::join(own[i - 1], own[i]);
-        }
-        A total;
-        const A start = F::join(carried, join_before<F>(own[kItems - 1], &total));
-        carried = F::join(carried, total);
-        if (p.totals != nullptr) continue;
-#pragma unroll
-        for (int i = 0; i < kItems; ++i)
-            if (at + i < last) p.out[to + (at + i) * p.inner] = F::template result<T>(F::join(start, own[i]), {});
-    }
-    if (p.totals != nullptr && threadIdx.x == 0) p.totals[blockIdx.x] = carried;
-}
-
-// The totals of each line's parts become those of the parts before.
-template <Op op, typename T>
-__global__ void __launch_bounds__(kThreads) scan_totals_kernel(const __grid_constant__ ScanParamsOf<op, T> p) {
-    using F = Joining<op, T>;
-    using A = typename F::A;
-    A *const own = p.totals + blockIdx.x * p.parts;
-    A carried = F::identity();
-    for (std::int64_t tile = 0; tile < p.parts; tile += kThreads) {
-        const std::int64_t at = tile + threadIdx.x;
-        A total;
-        const A before = join_before<F>(at < p.parts ? own[at] : F::identity(), &total);
-        if (at < p.parts) own[at] = F::join(carried, before);
-        carried = F::join(carried, total);
-    }
-}
+constexpr std::int64_t kManyLines = 4096;  // beside each other: as many threads keep the device busy
+constexpr std::int64_t kShortLine = 32;    // that a thread takes alone, though neighbours' elements lie apart
+constexpr std::int64_t kLinesForWarps = 1024;
+constexpr int kColumnLoads = 4;  // of a thread, before the first is used
+constexpr int kMostChunks = 16;  // of a line, one after the other
 
 template <Op op, typename T>
 __global__ void __launch_bounds__(kThreads) scan_columns_kernel(const __grid_constant__ ScanParamsOf<op, T> p) {
     using F = Joining<op, T>;
-    const std::int64_t line = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    const std::uint32_t line = blockIdx.x * kThreads + threadIdx.x;
     if (line >= p.lines) return;
-    const std::int64_t from = begin_of(p, line);
-    const std::int64_t to = begin_of_out(p, line);
+    const std::int64_t from = p.begin(line);
+    const std::int64_t to = p.begin_of_out(line);
     typename F::A running = F::identity();
-    for (std::int64_t i = 0; i < p.length; ++i) {
-        running = F::join(running, F::of(load(p, from + i * p.stride), i));
-        p.out[to + i * p.inner] = F::template result<T>(running, {});
+    for (std::int64_t i = 0; i < p.length; i += kColumnLoads) {
+        const auto left = static_cast<int>(min(p.length - i, static_cast<std::int64_t>(kColumnLoads)));
+        const Elements<T, kColumnLoads> x =
+            load_some<T, kColumnLoads>(p.in, p.type, from + i * p.stride, p.stride, left);
+#pragma unroll
+        for (int j = 0; j < kColumnLoads; ++j) {
+            if (j >= left) break;
+            running = F::normal(F::join(running, F::of(x.values[j], 0)));
+            p.out[to + (i + j) * p.inner] = F::template result<T>(running, {});
+        }
     }
+}
+
+template <typename F, typename T>
+std::int64_t tiles_of(const ScanLaunch &launch) noexcept {
+    return (launch.length + kScanTile<F, T> - 1) / kScanTile<F, T>;
+}
+
+// Which kernel.
+enum class ScanWay { columns, warps, tiles };
+
+template <typename F, typename T>
+ScanWay way_of(const ScanLaunch &launch) noexcept {
+    const bool is_beside = launch.inner > 1;
+    if (launch.lines >= kManyLines && (is_beside || launch.length < kShortLine)) return ScanWay::columns;
+    const bool is_short = launch.length <= kMostChunks * kScanChunk<F, T>;
+    return launch.lines >= kLinesForWarps && is_short ? ScanWay::warps : ScanWay::tiles;
+}
+
+template <Op op, typename T>
+std::int64_t scratch_of(const ScanLaunch &launch) noexcept {
+    using A = typename Joining<op, T>::A;
+    const std::int64_t tiles = tiles_of<Joining<op, T>, T>(launch);
+    if (way_of<Joining<op, T>, T>(launch) != ScanWay::tiles || tiles <= 1) return 0;
+    return launch.lines * Totals<A>::count(static_cast<unsigned>(tiles)) *
+           static_cast<std::int64_t>(Totals<A>::kWords * sizeof(std::uint64_t));
 }
 
 template <Op op, typename T>
 ScanParamsOf<op, T> params_of(const ScanLaunch &launch) noexcept {
+    using A = typename Joining<op, T>::A;
     ScanParamsOf<op, T> p{};
     p.in = launch.in;
     p.out = static_cast<T *>(launch.out);
-    p.lines = launch.lines;
+    p.lines = static_cast<std::uint32_t>(launch.lines);
     p.length = launch.length;
     p.stride = launch.stride;
     p.inner = launch.inner;
-    p.num_kept = launch.num_kept;
+    p.beside = Divider::make(static_cast<std::uint32_t>(std::min<std::int64_t>(launch.inner, INT32_MAX)));
+    for (int d = 0; d < launch.num_kept; ++d) p.kept.add(launch.kept_shape[d], launch.kept_strides[d]);
     p.type = launch.type;
-    std::copy_n(launch.kept_shape, launch.num_kept, p.kept_shape);
-    std::copy_n(launch.kept_strides, launch.num_kept, p.kept_strides);
-    p.parts = 1;
-    p.part_length = (launch.length + kTile - 1) / kTile * kTile;
+    const auto is_whole = [](std::int64_t elements) { return elements % kScanVector<Joining<op, T>, T> == 0; };
+    const auto addresses =
+        reinterpret_cast<std::uintptr_t>(launch.in) | reinterpret_cast<std::uintptr_t>(launch.out);
+    p.whole = launch.type == ElementTypeOf<T>::value && launch.stride == 1 && launch.inner == 1 &&
+              addresses % sizeof(Elements<T, kScanVector<Joining<op, T>, T>>) == 0 &&
+              (launch.lines == 1 || is_whole(launch.length)) &&
+              std::all_of(launch.kept_strides, launch.kept_strides + launch.num_kept, is_whole);
     return p;
 }
 
@@ -245,46 +93,94 @@ template <Op op, typename T>
 cudaError_t launch_lines(const ScanLaunch &launch, cudaStream_t stream) noexcept {
     using A = typename Joining<op, T>::A;
     ScanParamsOf<op, T> p = params_of<op, T>(launch);
-    const bool beside = launch.inner > 1 || launch.length < kTile / 4;
-    if (launch.lines >= kManyLines && beside) {
-        const auto blocks = static_cast<unsigned>((launch.lines + kThreads - 1) / kThreads);
-        return launch_kernel<scan_columns_kernel<op, T>>(blocks, kThreads, stream, p);
+    switch (way_of<Joining<op, T>, T>(launch)) {
+        case ScanWay::columns:
+            return launch_kernel<scan_columns_kernel<op, T>>(blocks_for(launch.lines), kThreads, stream, p);
+        case ScanWay::warps:
+            return launch_kernel<scan_lines_kernel<op, T>>(blocks_for(launch.lines * 32), kThreads, stream, p);
+        case ScanWay::tiles: break;
     }
-    const std::int64_t most =
-        std::min(kMostParts, launch.scratch_bytes / static_cast<std::int64_t>(sizeof(A))) / launch.lines;
-    if (launch.scratch != nullptr && most > 1 && launch.length >= 2 * kShortest) {
-        const std::int64_t least = std::max(kShortest, (launch.length + most - 1) / most);
-        p.part_length = (least + kTile - 1) / kTile * kTile;
-        p.parts = (launch.length + p.part_length - 1) / p.part_length;
-    }
-    const auto blocks = static_cast<unsigned>(launch.lines * p.parts);
-    if (p.parts > 1) {
-        p.totals = static_cast<A *>(launch.scratch);
-        cudaError_t error = launch_kernel<scan_lines_kernel<op, T>>(blocks, kThreads, stream, p);
+    const std::int64_t tiles = tiles_of<Joining<op, T>, T>(launch);
+    p.tiles = Divider::make(static_cast<std::uint32_t>(tiles));
+    if (tiles > 1) {
+        p.totals = static_cast<std::uint64_t *>(launch.scratch);
+        const cudaError_t error =
+            cudaMemsetAsync(p.totals, 0, static_cast<std::size_t>(scratch_of<op, T>(launch)), stream);
         if (error != cudaSuccess) return error;
-        const auto lines = static_cast<unsigned>(launch.lines);
-        error = launch_kernel<scan_totals_kernel<op, T>>(lines, kThreads, stream, p);
-        if (error != cudaSuccess) return error;
-        p.before = p.totals;
-        p.totals = nullptr;
     }
-    return launch_kernel<scan_lines_kernel<op, T>>(blocks, kThreads, stream, p);
+    return launch_kernel<scan_lines_kernel<op, T>>(static_cast<unsigned>(launch.lines * tiles), kThreads, stream,
+                                                   p);
 }
 
-}  // namespace
-
-cudaError_t launch_scan(const ScanLaunch &launch, cudaStream_t stream) noexcept {
-    switch (launch.compute) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                \
-    case ElementType::id:                                                                \
-        if constexpr (scans_in(ElementType::id))                                         \
-            return launch.op == Op::sum ? launch_lines<Op::sum, ctype>(launch, stream)   \
-                                        : launch_lines<Op::prod, ctype>(launch, stream); \
+// Calls a function for the type whose kernels serve a launch: integers of 64 bits wrap alike.
+template <typename Result, typename F>
+Result for_type_of(const ScanLaunch &launch, Result otherwise, const F &f) noexcept {
+    switch (launch.compute == ElementType::uint64 ? ElementType::int64 : launch.compute) {
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                                     \
+    case ElementType::id:                                                                                     \
+        if constexpr (scans_in(ElementType::id) && ElementType::id != ElementType::uint64) return f(ctype{}); \
         break;
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
     }
-    return cudaErrorInvalidValue;
+    return otherwise;
+}
+
+}  // namespace
+
+std::int64_t scan_scratch(const ScanLaunch &launch) noexcept {
+    return for_type_of(launch, std::int64_t{0}, [&](auto zero) {
+        using T = decltype(zero);
+        return launch.op == Op::sum ? scratch_of<Op::sum, T>(launch) : scratch_of<Op::prod, T>(launch);
+    });
+}
+
+namespace {
+
+cudaError_t launch_at_once(const ScanLaunch &launch, cudaStream_t stream) noexcept {
+    return for_type_of(launch, cudaErrorInvalidValue, [&](auto zero) {
+        using T = decltype(zero);
+        return launch.op == Op::sum ? launch_lines<Op::sum, T>(launch, stream)
+                                    : launch_lines<Op::prod, T>(launch, stream);
+    });
+}
+
+// Some places of the outermost dimension of the lines. Its lines lie in `out` in blocks of `inner` or within one.
+ScanLaunch part_of(const ScanLaunch &launch, std::int64_t begin, std::int64_t length) noexcept {
+    ScanLaunch part = launch;
+    part.kept_shape[0] = length;
+    part.lines = launch.lines / launch.kept_shape[0] * length;
+    const std::int64_t before = launch.lines / launch.kept_shape[0] * begin;
+    const std::int64_t place = before / launch.inner * launch.inner * launch.length + before % launch.inner;
+    part.in = static_cast<const char *>(launch.in) + begin * launch.kept_strides[0] * size_of(launch.type);
+    part.out = static_cast<char *>(launch.out) + place * size_of(launch.compute);
+    return part;
+}
+
+}  // namespace
+
+cudaError_t launch_scan(const ScanLaunch &given, cudaStream_t stream, std::int64_t most_lines) noexcept {
+    if (given.lines == 0 || given.length == 0) return cudaSuccess;
+    ScanLaunch launch = given;
+    if (launch.type == ElementType::uint64 && is_integer(launch.compute)) launch.type = ElementType::int64;
+    if (launch.lines <= most_lines) return launch_at_once(launch, stream);
+    const std::int64_t each = std::max<std::int64_t>(1, most_lines / (launch.lines / launch.kept_shape[0]));
+    for (std::int64_t begin = 0; begin < launch.kept_shape[0]; begin += each) {
+        ScanLaunch part = part_of(launch, begin, std::min(each, launch.kept_shape[0] - begin));
+        cudaError_t error = cudaSuccess;
+        if (part.lines <= most_lines || part.kept_shape[0] > 1) {
+            error = launch_scan(part, stream, most_lines);
+        } else {  // the next dimension is cut
+            for (int d = 0; d + 1 < part.num_kept; ++d) {
+                part.kept_shape[d] = part.kept_shape[d + 1];
+                part.kept_strides[d] = part.kept_strides[d + 1];
+            }
+            --part.num_kept;
+            error = launch_scan(part, stream, most_lines);
+        }
+        if (error != cudaSuccess) return error;
+    }
+    return cudaSuccess;
 }
 
 }  // namespace cukern::cuda

@@ -1,0 +1,218 @@
+// What running results join elements by, and how kernels read and place them.
+#pragma once
+
+#include "device/grid.cuh"
+#include "device/shuffle.cuh"
+#include "device/vector.cuh"
+#include "formulas/reducers.cuh"
+
+namespace cukern::cuda {
+
+// What elements are joined by: as Reducer, but that an identity changes nothing at all, and that products of parts
+// of a line neither overflow nor vanish, though what comes before them would have kept them in bounds.
+template <Op op, typename T, bool is_scaled = op == Op::prod && !std::is_integral_v<T>>
+struct Joining : Reducer<op, T> {
+    using A = typename Reducer<op, T>::A;
+    CUKERN_HD static A identity() {
+        if constexpr (op == Op::sum && is_complex<T>)
+            return {-0.0, -0.0};
+        else if constexpr (op == Op::sum && !std::is_integral_v<T>)
+            return static_cast<A>(-0.0);
+        else
+            return Reducer<op, T>::identity();
+    }
+    CUKERN_HD static A normal(const A &a) { return a; }
+    // Of a thread's elements that follow each other, before others come in.
+    using Own = A;
+    CUKERN_HD static Own own(T element) { return Reducer<op, T>::of(element, 0); }
+    CUKERN_HD static Own no_own() { return identity(); }
+    CUKERN_HD static Own join_own(const Own &a, const Own &b) { return Reducer<op, T>::join(a, b); }
+    CUKERN_HD static A of_own(const Own &a) { return a; }
+};
+
+// Significands of float64 have room: those of all joins between two calls of normal() stay finite. Of 32 values in
+// a warp, 8 warps of a block and three levels of tiles each is below 2 or 2**32, and products of the elements of a
+// vector of up to four floats of 32 bits or less lie within 2**600 both ways; longer elements are made normal.
+template <typename T>
+struct Joining<Op::prod, T, true> {
+    using M = std::conditional_t<is_complex<T>, Complex128, double>;
+    struct A {  // significand * 2**exponent
+        M significand;
+        std::int64_t exponent;
+    };
+    static constexpr int kBias = 1023;
+    static constexpr int kDigits = 52;
+    CUKERN_HD static M unit() {
+        if constexpr (is_complex<T>)
+            return {1, 0};
+        else
+            return 1;
+    }
+    CUKERN_HD static A identity() { return {unit(), 0}; }
+    CUKERN_HD static bool is_identity(const A &a) {
+        if constexpr (is_complex<T>)
+            return a.exponent == 0 && a.significand.real == 1 && a.significand.imag == 0;
+        else
+            return a.exponent == 0 && a.significand == 1;
+    }
+    CUKERN_HD static M scaled(const M &value, int by) {
+        constexpr int kMost = 1000;
+        if (by >= -kMost && by <= kMost) return times_power(value, by);
+        if constexpr (is_complex<T>)
+            return {scalbn(value.real, by), scalbn(value.imag, by)};
+        else
+            return scalbn(value, by);
+    }
+    // The exponent is that of a normal number.
+    CUKERN_HD static M times_power(const M &value, int exponent) {
+        if constexpr (is_complex<T>)
+            return {value.real * power_of_two(exponent), value.imag * power_of_two(exponent)};
+        else
+            return value * power_of_two(exponent);
+    }
+    CUKERN_HD static double power_of_two(int exponent) {
+        return bit_cast<double>(static_cast<std::int64_t>(kBias + exponent) << kDigits);
+    }
+    // To a size of 1 to 2; zeros, infinities and NaN stay.
+    CUKERN_HD static A normal(const A &a) {
+        const M &value = a.significand;
+        double size;
+        if constexpr (is_complex<T>)
+            size = fmax(fabs(value.real), fabs(value.imag));
+        else
+            size = fabs(value);
+        const auto biased = static_cast<int>(bit_cast<std::int64_t>(size) >> kDigits);
+        if (biased > 0 && biased < 2 * kBias)
+            return {times_power(value, kBias - biased), a.exponent + biased - kBias};
+        return size > 0 && biased <= 2 * kBias ? normal_of_extreme(a, size) : a;
+    }
+    CUKERN_LONG_FUNCTION static A normal_of_extreme(const A a, double size) {
+        const int by = ilogb(size);
+        return {scaled(a.significand, -by), a.exponent + by};
+    }
+    CUKERN_HD static A of(T element, std::int64_t) {
+        const A a{convert<M>(element), 0};
+        return sizeof(T) > 4 ? normal(a) : a;
+    }
+    // Products of a vector of short floats need no exponent.
+    static constexpr bool kIsShort = sizeof(T) <= 4;
+    using Own = std::conditional_t<kIsShort, M, A>;
+    CUKERN_HD static Own own(T element) {
+        if constexpr (kIsShort)
+            return convert<M>(element);
+        else
+            return of(element, 0);
+    }
+    CUKERN_HD static Own no_own() {
+        if constexpr (kIsShort)
+            return unit();
+        else
+            return identity();
+    }
+    CUKERN_HD static Own join_own(const Own &a, const Own &b) {
+        if constexpr (kIsShort)
+            return a * b;
+        else
+            return join(a, b);
+    }
+    CUKERN_HD static A of_own(const Own &a) {
+        if constexpr (kIsShort)
+            return {a, 0};
+        else
+            return a;
+    }
+    CUKERN_HD static A join(const A &a, const A &b) {
+        if constexpr (is_complex<T>)
+            return complex_product(a, b);
+        else
+            return {a.significand * b.significand, a.exponent + b.exponent};
+    }
+    // A function: kernels join often, and it is long. (1 + 0i) times an infinity is none.
+    CUKERN_LONG_FUNCTION static A complex_product(const A a, const A b) {
+        if (is_identity(a)) return b;
+        if (is_identity(b)) return a;
+        return normal(
+            {Formula<Op::multiply>::template apply<M>(a.significand, b.significand), a.exponent + b.exponent});
+    }
+    template <typename R>
+    CUKERN_LONG_FUNCTION static R result(const A a, std::int64_t) {
+        const std::int64_t most = 3000;  // beyond all exponents of float64
+        const auto by = static_cast<int>(a.exponent > most ? most : a.exponent < -most ? -most : a.exponent);
+        return convert<R>(scaled(a.significand, by));
+    }
+};
+
+// Where lines lie, of which a launch has fewer than 2**31.
+struct ScanLines {
+    std::uint32_t lines;
+    std::int64_t length;
+    std::int64_t stride;  // of the input
+    std::int64_t inner;   // from an element of a line to the next in `out`
+    Divider beside;       // as many lines lie beside each other there, or more than there are
+    Dimensions kept;
+
+    __device__ std::int64_t begin(std::uint32_t line) const { return kept.offset_at(line); }
+    __device__ std::int64_t begin_of_out(std::uint32_t line) const {
+        std::uint32_t place;
+        const std::int64_t block = beside.divide(line, &place);
+        return block * inner * length + place;
+    }
+};
+
+template <typename T, typename A>
+struct ScanParams : ScanLines {
+    const void *in;
+    T *out;
+    ElementType type;
+    bool whole;             // lines begin at whole vectors, in `in`, which is of T, and in `out`
+    Divider tiles;          // of a line; by 0: each warp takes a line
+    std::uint64_t *totals;  // see Totals; where lines have several tiles
+};
+template <Op op, typename T>
+using ScanParamsOf = ScanParams<T, typename Joining<op, T>::A>;
+
+template <typename T>
+__device__ T load_integer(const void *data, ElementType type, std::int64_t at) {
+    switch (type) {
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)       \
+    case ElementType::id:                                                       \
+        if constexpr (std::is_integral_v<ctype> || std::is_same_v<ctype, Bool>) \
+            return convert<T>(static_cast<const ctype *>(data)[at]);            \
+        break;
+#include "cukern/element_types.def"
+#undef CUKERN_ELEMENT_TYPE
+    }
+    return {};
+}
+
+// Elements `stride` apart, `left` of which are there. Integers may be of any type.
+template <typename T, int count>
+__device__ __noinline__ Elements<T, count> load_some(const void *data, ElementType type, std::int64_t at,
+                                                     std::int64_t stride, int left) {
+    Elements<T, count> x{};
+    if constexpr (std::is_integral_v<T>) {
+        if (type != ElementTypeOf<T>::value) {
+#pragma unroll 1
+            for (int e = 0; e < count; ++e) {
+                const T value = e < left ? load_integer<T>(data, type, at + e * stride) : T{};
+#pragma unroll
+                for (int i = 0; i + 1 < count; ++i) x.values[i] = x.values[i + 1];
+                x.values[count - 1] = value;
+            }
+            return x;
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < count; ++e)
+        if (e < left) x.values[e] = static_cast<const T *>(data)[at + e * stride];
+    return x;
+}
+
+template <typename T, int count>
+__device__ __noinline__ void store_some(T *out, std::int64_t stride, int left, const Elements<T, count> x) {
+#pragma unroll
+    for (int e = 0; e < count; ++e)
+        if (e < left) out[e * stride] = x.values[e];
+}
+
+}  // namespace cukern::cuda
