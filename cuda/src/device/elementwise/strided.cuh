@@ -24,14 +24,14 @@
 
 namespace cukern::cuda {
 
-// A dimension of the columns. With q = column / (elements of a place in this dimension), a column's place is the
-// sum of q * (stride - length of the next faster dimension * its stride): the index is q less the multiples of the
-// length that slower dimensions count, which are taken off there.
+// A dimension of the columns. A column's index in dimension d is q[d] - length[d] * q[d + 1], where q[d] is the
+// column divided by the number of columns in all faster dimensions, and d counts from the fastest one. So its
+// place, the sum of index[d] * stride[d], is the sum of q[d] * (stride[d] - length[d - 1] * stride[d - 1]).
 template <int inputs>
 struct alignas(16) ColumnDimension {
-    Divider elements;  // all columns in one place
-    std::uint32_t strides[inputs + 1];
-    std::uint32_t row_stride;  // of the index along the dimension that is cut
+    Divider elements;                   // columns in all faster dimensions
+    std::uint32_t strides[inputs + 1];  // the factors of q in the places
+    std::uint32_t row_stride;           // and in the index along the dimension that is cut
 };
 
 template <typename T, int inputs>

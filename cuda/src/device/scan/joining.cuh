@@ -49,11 +49,9 @@ struct Joining<Op::prod, T, true> {
             return 1;
     }
     CUKERN_HD static A identity() { return {unit(), 0}; }
+    // Of complex products.
     CUKERN_HD static bool is_identity(const A &a) {
-        if constexpr (is_complex<T>)
-            return a.exponent == 0 && a.significand.real == 1 && a.significand.imag == 0;
-        else
-            return a.exponent == 0 && a.significand == 1;
+        return a.exponent == 0 && a.significand.real == 1 && a.significand.imag == 0;
     }
     CUKERN_HD static M scaled(const M &value, int by) {
         constexpr int kMost = 1000;

@@ -50,14 +50,14 @@ struct Chunk {
     using V = Elements<T, kVector>;
     typename F::Own own[kRounds][kVector];
     A before[kRounds];
-    A total;  // of all threads
+    A total;        // of all threads
+    bool is_short;  // all elements are in the first round: the others are left out
 
     // How many elements the thread's last vector has, if it is not whole.
     __device__ static int rest_of(int left) {
         const int rest = left > 0 ? left % kStep : 0;
         return rest < kVector ? rest : 0;
     }
-    bool is_short;  // all elements are in the first round: the others are left out
 
     // `first`: the thread's first element in the line; `left`: how many there are from it on, at most a chunk.
     __device__ void read(const ScanParams<T, A> &p, std::int64_t from, std::int64_t first, int left) {

@@ -68,7 +68,6 @@ std::int64_t scratch_of(const ScanLaunch &launch) noexcept {
 
 template <Op op, typename T>
 ScanParamsOf<op, T> params_of(const ScanLaunch &launch) noexcept {
-    using A = typename Joining<op, T>::A;
     ScanParamsOf<op, T> p{};
     p.in = launch.in;
     p.out = static_cast<T *>(launch.out);
@@ -91,7 +90,6 @@ ScanParamsOf<op, T> params_of(const ScanLaunch &launch) noexcept {
 
 template <Op op, typename T>
 cudaError_t launch_lines(const ScanLaunch &launch, cudaStream_t stream) noexcept {
-    using A = typename Joining<op, T>::A;
     ScanParamsOf<op, T> p = params_of<op, T>(launch);
     switch (way_of<Joining<op, T>, T>(launch)) {
         case ScanWay::columns:
@@ -157,6 +155,13 @@ ScanLaunch part_of(const ScanLaunch &launch, std::int64_t begin, std::int64_t le
     return part;
 }
 
+// Leaves out a dimension of length 1.
+void drop_outermost(ScanLaunch *launch) noexcept {
+    --launch->num_kept;
+    std::copy_n(launch->kept_shape + 1, launch->num_kept, launch->kept_shape);
+    std::copy_n(launch->kept_strides + 1, launch->num_kept, launch->kept_strides);
+}
+
 }  // namespace
 
 cudaError_t launch_scan(const ScanLaunch &given, cudaStream_t stream, std::int64_t most_lines) noexcept {
@@ -167,17 +172,8 @@ cudaError_t launch_scan(const ScanLaunch &given, cudaStream_t stream, std::int64
     const std::int64_t each = std::max<std::int64_t>(1, most_lines / (launch.lines / launch.kept_shape[0]));
     for (std::int64_t begin = 0; begin < launch.kept_shape[0]; begin += each) {
         ScanLaunch part = part_of(launch, begin, std::min(each, launch.kept_shape[0] - begin));
-        cudaError_t error = cudaSuccess;
-        if (part.lines <= most_lines || part.kept_shape[0] > 1) {
-            error = launch_scan(part, stream, most_lines);
-        } else {  // the next dimension is cut
-            for (int d = 0; d + 1 < part.num_kept; ++d) {
-                part.kept_shape[d] = part.kept_shape[d + 1];
-                part.kept_strides[d] = part.kept_strides[d + 1];
-            }
-            --part.num_kept;
-            error = launch_scan(part, stream, most_lines);
-        }
+        if (each == 1) drop_outermost(&part);
+        const cudaError_t error = launch_scan(part, stream, most_lines);
         if (error != cudaSuccess) return error;
     }
     return cudaSuccess;
