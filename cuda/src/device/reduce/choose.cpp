@@ -7,8 +7,9 @@ namespace cukern::cuda {
 
 bool reduces_along_rows(const ReduceLaunch &launch) noexcept {
     const int last = launch.num_reduced - 1;
-    return last >= 0 && launch.reduced_strides[last] == 1 &&
-           (last == 0 || launch.reduced_shape[last] * size_of(launch.type) >= kShortSegment);
+    if (last < 0 || launch.reduced_strides[last] != 1) return false;
+    const std::int64_t bytes = launch.reduced_shape[last] * size_of(launch.type);
+    return last == 0 || bytes >= (launch.kept < kFewResults ? kShortSegmentOfFew : kShortSegment);
 }
 
 bool reduces_as_stored(const ReduceLaunch &launch, const ReduceLimits &limits) noexcept {

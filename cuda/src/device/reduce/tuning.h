@@ -15,6 +15,9 @@ constexpr int loads_of(int element_bytes, int loads) { return element_bytes < 4 
 // Which family: rows of the packed dimension where they are of at least so many bytes, of several that a group
 // takes one after the other.
 constexpr std::int64_t kShortSegment = 128;
+// Of few results, a block has fewer groups for rows than threads: there the columns, whose threads share segments.
+constexpr std::int64_t kFewResults = 32;
+constexpr std::int64_t kShortSegmentOfFew = 2048;
 
 constexpr std::int64_t kPartialBytes = 4 << 20;  // of partial results: of blocks, and of pieces
 constexpr std::int64_t kLeastShared = 1024;      // elements of a result that blocks may share
