@@ -127,6 +127,8 @@ def _command(build: Compilation, source: Path, extra: list[str]) -> list[str]:
     command += ["-isystem", str(build.toolkit.include)] if build.toolkit else []
     if emulates_kernels() and not source.is_relative_to(ROOT / "ext"):
         command.append(f"-I{EMULATION / 'include'}")
+    # Nothing is thrown through these loops, and there is one of them for each operation and element type.
+    command += ["-fno-exceptions", "-fno-asynchronous-unwind-tables"] if source in BY_TYPE else []
     command += extra if source.is_relative_to(ROOT / "ext") else []
     return command + os.environ.get("CUKERN_CXXFLAGS", "").split()
 

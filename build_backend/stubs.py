@@ -20,8 +20,9 @@ HEAD = '''"""Made by build_backend/stubs.py from the built module; not edited by
 
 import builtins
 from collections.abc import Iterator, Sequence
+from os import PathLike
 from types import EllipsisType
-from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar, final, overload
+from typing import Any, Protocol, SupportsIndex, TypeAlias, TypedDict, TypeVar, final, overload
 
 import numpy
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -67,6 +68,11 @@ class CudaError(RuntimeError):
 
 class OutOfMemoryError(CudaError, MemoryError): ...
 class DeviceLostError(CudaError): ...
+
+class CompileError(RuntimeError):
+    log: str
+    source: str
+    options: tuple[str, ...]
 
 @final
 class _BFloat16DType(str):
@@ -116,6 +122,76 @@ class Stream:
     def __enter__(self) -> Self: ...
     def __exit__(self, *args: object) -> None: ...
     def __cuda_stream__(self) -> tuple[int, int]: ...
+
+@final
+class Pointer:
+    def __init__(self, address: SupportsIndex, /) -> None: ...
+    def __index__(self) -> int: ...
+    def __int__(self) -> int: ...
+
+@final
+class _Launcher:
+    def __call__(self, *args: Any) -> None: ...
+
+_Extent: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
+
+@final
+class RawKernel:
+    def __init__(
+        self,
+        code: str | Buffer,
+        name: str,
+        options: Sequence[str] = (),
+        backend: str = "nvrtc",
+        *,
+        enable_cooperative_groups: _bool = False,
+    ) -> None: ...
+    def __call__(
+        self,
+        grid: _Extent,
+        block: _Extent,
+        args: tuple[Any, ...] | list[Any],
+        *,
+        shared_mem: int = 0,
+        stream: _Stream = None,
+        cluster: _Extent | None = None,
+        cooperative: _bool | None = None,
+        unchecked: _bool = False,
+    ) -> None: ...
+    def __getitem__(self, key: tuple[Any, ...], /) -> _Launcher: ...
+    def over(self, threads: int, *, shared_mem: int = 0, stream: _Stream = None) -> _Launcher: ...
+    def compile(self) -> None: ...
+    max_dynamic_shared_size_bytes: int
+    preferred_shared_memory_carveout: int
+    @property
+    def attributes(self) -> dict[str, int]: ...
+{kernel_attributes}    @property
+    def name(self) -> str: ...
+    @property
+    def code(self) -> str | bytes: ...
+    @property
+    def options(self) -> tuple[str, ...]: ...
+
+@final
+class RawModule:
+    def __init__(
+        self,
+        *,
+        code: str | Buffer | None = None,
+        path: str | PathLike[str] | None = None,
+        options: Sequence[str] = (),
+        backend: str = "nvrtc",
+        name_expressions: Sequence[str] | None = None,
+    ) -> None: ...
+    def get_function(self, name: str, /) -> RawKernel: ...
+    def get_global(self, name: str, dtype: _DType = "uint8", shape: _Shape | None = None) -> Array: ...
+    def compile(self) -> None: ...
+    @property
+    def code(self) -> str | bytes: ...
+    @property
+    def options(self) -> tuple[str, ...]: ...
+    @property
+    def name_expressions(self) -> tuple[str, ...]: ...
 
 @final
 class Array:
@@ -179,6 +255,9 @@ OPERATOR = """    def __{name}__(self, other: Any, /) -> Any: ...
     def __r{name}__(self, other: Any, /) -> Any: ...
     def __i{name}__(self, other: Any, /) -> Self: ...
 """
+PROPERTY = "    @property\n    def {name}(self) -> int: ...\n"
+KERNEL_ATTRIBUTES = ["max_threads_per_block", "shared_size_bytes", "const_size_bytes", "local_size_bytes", "num_regs"]
+KERNEL_ATTRIBUTES += ["ptx_version", "binary_version", "cache_mode_ca"]
 SIGNS = "".join(f"    def __{name}__(self) -> Any: ...\n" for name in ("neg", "pos", "abs", "invert"))
 
 # What a parameter of this name takes; with a default of None, that too.
@@ -187,6 +266,7 @@ TYPES = {
     "M": "int",
     "a": "_Array",
     "api_version": "str",
+    "args": "Any",
     "arrays": "Sequence[Array]",
     "arrays_and_dtypes": "Any",
     "axes": "Sequence[int]",
@@ -204,6 +284,7 @@ TYPES = {
     "dtype": "_DType",
     "endpoint": "_bool",
     "fill_value": "Any",
+    "file_name": "str",
     "from_": "Any",
     "include_initial": "_bool",
     "index": "Any",
@@ -216,18 +297,24 @@ TYPES = {
     "min": "_Array | _Number",
     "n": "int",
     "name": "str",
+    "names": "tuple[str, ...]",
     "num": "int",
+    "options": "Sequence[str]",
     "order": "str",
     "out": "Any",
+    "path": "str",
     "shape": "_Shape",
+    "sizes": "tuple[int, ...]",
     "slot_bytes": "int",
     "small_bytes": "int",
+    "source": "str",
     "src": "_Array | ArrayLike",
     "start": "Any",
     "step": "Any",
     "stop": "Any",
     "stream": "_Stream",
     "to": "_DType",
+    "unchecked": "_bool",
     "value": "Any",
     "x": "_Array",
 }
@@ -240,11 +327,18 @@ ALONG_ONE = {"axis": "int"}
 
 # What functions return, and which of their parameters take something else.
 FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
+    "_address": ("int", {"array": "Any"}),
+    "_argument_key": ("bytes | None", {"args": "tuple[Any, ...]"}),
     "_block_usage": ("tuple[int, int]", {}),
+    "_compile": ("tuple[bytes | None, dict[str, str], str]", {"options": "tuple[str, ...]"}),
+    "_convert_like": ("Any", {"array": "Array", "like": "Any"}),
     "_fault_calls": ("int", {}),
     "_held": ("tuple[int, int, int]", {}),
     "_information": ("dict[str, Any]", {}),
     "_inject_fault": ("None", {}),
+    "_kernel_signature": ("tuple[str, list[tuple[str, str, _bool, str]]] | None", {}),
+    "_open_nvrtc": ("tuple[int, int, str, list[int]]", {"path": "str | None"}),
+    "_pack_arguments": ("bytes", {"args": "tuple[Any, ...]"}),
     "_release_caches": ("None", {}),
     "_restore": ("Array", {"dtype": "str", "shape": "tuple[int, ...]"}),
     "_set_staging": ("None", {}),
@@ -397,6 +491,8 @@ def stub_of(module: ModuleType) -> str:
     functions += [overloads(getattr(module, name), "product") for name in PRODUCTS]
     dtypes = [name for name, value in vars(module).items() if isinstance(value, numpy.dtype)]
     head = HEAD.replace("{dtypes}", "".join(f"{name}: numpy.dtype[Any]\n" for name in dtypes))
+    readable = [name for name in KERNEL_ATTRIBUTES if hasattr(module.RawKernel, name)]
+    head = head.replace("{kernel_attributes}", "".join(PROPERTY.format(name=name) for name in readable))
     head = head.replace("{operators}", "".join(OPERATOR.format(name=name) for name in OPERATORS) + SIGNS)
     return head.replace("{methods}", "".join(methods)).replace("{functions}", "".join(functions))
 

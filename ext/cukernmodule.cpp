@@ -7,6 +7,7 @@
 #include "base/methods.h"
 #include "call/planned_calls.h"
 #include "interop/array_exchange.h"
+#include "kernels/kernels.h"
 #include "streams/streams.h"
 #include "streams/with_blocks.h"
 #include "types/element_types.h"
@@ -16,9 +17,10 @@ namespace {
 
 bool add_methods(PyObject *module) noexcept {
     for (PyMethodDef *table :
-         {kElementwiseMethods, kReductionMethods, kDotMethods, kWhereMethods, kCastMethods, kCumulativeMethods,
-          kMatmulMethods, kCreationMethods, kImportMethods, kJoinMethods, kHostMethods, kPickleMethods,
-          kViewMethods, kStreamFunctions, kMemoryMethods, kBackendMethods, kTestingMethods})
+         {kElementwiseMethods, kReductionMethods, kDotMethods,         kWhereMethods,    kCastMethods,
+          kCumulativeMethods,  kMatmulMethods,    kCreationMethods,    kImportMethods,   kJoinMethods,
+          kHostMethods,        kPickleMethods,    kViewMethods,        kStreamFunctions, kMemoryMethods,
+          kBackendMethods,     kNvrtcMethods,     kArgumentKeyMethods, kTestingMethods,  kKernelTestingMethods})
         if (PyModule_AddFunctions(module, table) != 0) return false;
     return true;
 }
@@ -84,7 +86,8 @@ bool add_names(ModuleState &state) noexcept {
 
 bool add_types(PyObject *module, ModuleState &state) noexcept {
     return make_active_blocks(state) && make_type_records(state) && add_element_types(module, state) &&
-           add_stream_types(module, state) && add_array_type(module, state) && offer_exchange(state);
+           add_stream_types(module, state) && add_array_type(module, state) && offer_exchange(state) &&
+           add_kernel_types(module, state);
 }
 
 int execute(PyObject *module) {

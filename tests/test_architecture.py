@@ -18,8 +18,8 @@ pytestmark = pytest.mark.build
 def drawn(root: str) -> dict[str, set[str]]:
     """Return the folders that the page names below `root`, and what each of them may include."""
     page = (ROOT / "docs/architecture.md").read_text()
-    rows = re.findall(rf"^\| `{root}/([a-z/]+)` \|.*\|([^|]*)\|$", page, re.MULTILINE)
-    return {folder: set(re.findall("`([a-z/]+)`", includes)) for folder, includes in rows}
+    rows = re.findall(rf"^\| `{root}/([a-z_/]+)` \|.*\|([^|]*)\|$", page, re.MULTILINE)
+    return {folder: set(re.findall("`([a-z_/]+)`", includes)) for folder, includes in rows}
 
 
 def sources(root: str) -> Iterator[Path]:

@@ -264,6 +264,9 @@ def test_a_wheel_from_the_sdist(wheel: Path) -> None:
     package = {
         "__init__.py",
         "__main__.py",
+        "_compile.py",
+        "_elementwise_kernel.py",
+        "_formula_source.py",
         "_namespace.py",
         "_numpy_functions.py",
         "py.typed",

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import HAS_GPU
 
 import cukern
 
@@ -22,6 +23,7 @@ def test_every_function_has_an_example() -> None:
     public = [getattr(cukern, name) for name in cukern.__all__]
     described = [thing for thing in public if callable(thing) and not isinstance(thing, type)]
     described += [cukern.Array, cukern.Stream, cukern.Event, cukern.Device]
+    described += [cukern.RawKernel, cukern.RawModule, cukern.Pointer, cukern.ElementwiseKernel]
     assert sorted(thing.__name__ for thing in described) == sorted(DOCUMENTED)
 
 
@@ -37,6 +39,19 @@ def test_docstrings(name: str) -> None:
 def test_readme_examples() -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert blocks
+    run = subprocess.run(
+        [sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.build
+@pytest.mark.gpu
+def test_examples_of_kernels() -> None:
+    if not HAS_GPU:
+        pytest.skip("needs a GPU")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/kernels.md").read_text(), re.DOTALL)
+    assert len(blocks) > 5
     run = subprocess.run(
         [sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, timeout=300, check=False
     )

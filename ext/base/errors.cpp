@@ -15,6 +15,12 @@ constexpr const char *kOutOfMemoryDoc = "The device, or pinned host memory, has 
 constexpr const char *kDeviceLostDoc =
     "An earlier error has made the device's context useless for this process.\n\n"
     "Every later call raises this with the first cause; only a new process can use the device again.";
+constexpr const char *kCompileErrorDoc =
+    "The source of a kernel does not compile, or the driver does not load it.\n\n"
+    "Attributes\n----------\n"
+    "log : str\n    What the compiler said.\n"
+    "source : str\n    What it was given.\n"
+    "options : tuple of str\n    Its options.";
 
 PyObject *add_exception(PyObject *module, const char *name, const char *doc, PyObject *bases) noexcept {
     PyObject *type = PyErr_NewExceptionWithDoc(name, doc, bases, nullptr);
@@ -50,7 +56,9 @@ bool add_exceptions(PyObject *module, ModuleState &state) noexcept {
     state.out_of_memory_error = add_exception(module, "cukern.OutOfMemoryError", kOutOfMemoryDoc, bases.get());
     if (state.out_of_memory_error == nullptr) return false;
     state.device_lost_error = add_exception(module, "cukern.DeviceLostError", kDeviceLostDoc, state.cuda_error);
-    return state.device_lost_error != nullptr;
+    if (state.device_lost_error == nullptr) return false;
+    state.compile_error = add_exception(module, "cukern.CompileError", kCompileErrorDoc, PyExc_RuntimeError);
+    return state.compile_error != nullptr;
 }
 
 void raise_status(const ModuleState &state, const char *function, Status status) noexcept {
@@ -62,12 +70,9 @@ void raise_status(const ModuleState &state, const char *function, Status status)
         case CUKERN_INVALID_ARGUMENT: PyErr_Format(PyExc_ValueError, "%s: %s", function, record.message); return;
         case CUKERN_NOT_SUPPORTED: PyErr_Format(PyExc_TypeError, "%s: %s", function, record.message); return;
         case CUKERN_INTERNAL: PyErr_Format(PyExc_SystemError, "%s: %s", function, record.message); return;
-        case CUKERN_LIBRARY_NOT_FOUND:
-            PyErr_Format(PyExc_RuntimeError, "%s: %s; 'pip install cukern[cublas]' brings it", function,
-                         record.message);
-            return;
         case CUKERN_CAPTURING: PyErr_Format(PyExc_RuntimeError, "%s: %s", function, record.message); return;
         case CUKERN_OK:
+        case CUKERN_LIBRARY_NOT_FOUND:
         case CUKERN_FORKED:
         case CUKERN_NO_BACKEND: break;
     }

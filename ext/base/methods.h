@@ -34,7 +34,10 @@ extern PyMethodDef kJoinMethods[];
 extern PyMethodDef kHostMethods[];
 extern PyMethodDef kPickleMethods[];
 extern PyMethodDef kViewMethods[];
+extern PyMethodDef kNvrtcMethods[];
+extern PyMethodDef kArgumentKeyMethods[];
 extern PyMethodDef kTestingMethods[];
+extern PyMethodDef kKernelTestingMethods[];
 
 // The rows of the table of operations as a tuple of dicts, for stubs, tests and benchmarks.
 PyObject *make_table() noexcept;

@@ -9,10 +9,15 @@ namespace cukern::py {
     X(cuda_error)          /* CudaError(RuntimeError) */                  \
     X(out_of_memory_error) /* OutOfMemoryError(CudaError, MemoryError) */ \
     X(device_lost_error)   /* DeviceLostError(CudaError) */               \
+    X(compile_error)       /* CompileError(RuntimeError) */               \
     X(array_type)          /* the types of the module */                  \
     X(stream_type)                                                        \
     X(event_type)                                                         \
     X(device_type)                                                        \
+    X(raw_kernel_type)                                                    \
+    X(raw_module_type)                                                    \
+    X(launcher_type)                                                      \
+    X(pointer_type)                                                       \
     X(bfloat16_type)                                                      \
     X(bfloat16)         /* cukern.bfloat16, its one instance */           \
     X(dtypes)           /* NumPy's dtypes by ElementType, a tuple */      \

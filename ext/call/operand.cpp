@@ -116,6 +116,20 @@ bool Operand::read_memory(const ArgumentInfo &argument, PyObject *object, bool w
     return read(argument, object, reading);
 }
 
+bool Operand::read_address(const ArgumentInfo &argument, PyObject *object, ReadContext &reading) noexcept {
+    object_ = object;
+    access_.name = argument.name;
+    if (PyArray_Check(object)) {
+        if (!read_array(argument, as_array(object), reading)) return false;
+    } else if (!read_library(argument, object, reading, true, known_foreign(argument.state, object))) {
+        return false;
+    }
+    if (aligned_) return true;
+    PyErr_Format(PyExc_ValueError, "%s: %s is not aligned to its elements of %d bytes", argument.function,
+                 argument.name, size_of(type()));
+    return false;
+}
+
 // An output that cannot be written to; a zero-dimensional one is memory, not a value.
 bool Operand::make_writable(const ArgumentInfo &argument) noexcept {
     if (!writable_) {
@@ -210,6 +224,7 @@ bool Operand::read_by_record(const ArgumentInfo &argument, PyObject *object, con
     if (!array.reused_in_order) access_.holder = keeper_ ? keeper_.get() : object;
     access_.view.type = array.type;
     writable_ = !array.read_only;
+    is_copy_ = array.is_copy;
     return set_memory(argument, array.data, array.ndim, array.shape, array.strides, size_of(array.type));
 }
 

@@ -71,6 +71,9 @@ public:
     // Whether a weak operand's value is one of an integer `type`; true for all others.
     bool fits(ElementType type) const noexcept;
 
+    // Of an array as it is, of any strides, for kernels that are given its address: no copy stands in for it.
+    bool read_address(const ArgumentInfo &argument, PyObject *object, ReadContext &reading) noexcept;
+
     // After all operands have been read: RuntimeError where the code of another one (its __dlpack__, say) has
     // moved or reshaped this one's memory, so that what was read of it is no longer true.
     bool check_unchanged(const char *function) const noexcept;
@@ -98,6 +101,8 @@ public:
     const dlpack::Device &foreign_device() const noexcept { return foreign_device_; }
     const ByteLayout &layout() const noexcept { return layout_; }  // of the object's own memory
     bool has_memory() const noexcept { return layout_.data != nullptr; }
+    // Whether what is written is seen by others: not where the memory is a copy that was made for the call.
+    bool is_writable() const noexcept { return writable_ && !is_copy_; }
 
     // The operand as ndarray of its own memory, never of a subclass. For what is on the host.
     PyRef ndarray() const noexcept;
@@ -129,6 +134,7 @@ private:
     Family family_ = Family::number;
     Weak weak_ = Weak::none;
     bool writable_ = false;
+    bool is_copy_ = false;
     bool aligned_ = true;
     bool untyped_ = false;  // a buffer of bytes that say nothing of their type
 };

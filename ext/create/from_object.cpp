@@ -4,6 +4,7 @@
 #include "create/make.h"
 
 #include "array/array.h"
+#include "base/backend.h"
 #include "base/methods.h"
 #include "base/signature.h"
 #include "call/result.h"
@@ -204,9 +205,35 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *const *values, Py_ssize
     return copied(state, "from_dlpack", result.get(), nullptr, MemoryOrder::c, options).release();
 }
 
+// _convert_like(like, array): an Array as one of the library whose array `like` is.
+PyObject *convert_like_method(PyObject *module, PyObject *args) {
+    PyObject *like = nullptr;
+    PyObject *array = nullptr;
+    if (PyArg_ParseTuple(args, "OO!:_convert_like", &like, state_of(module).array_type, &array) == 0)
+        return nullptr;
+    return convert_like(state_of(module), like, array).release();
+}
+
+// _address(array): where the first element of an array of any library is.
+PyObject *address_method(PyObject *module, PyObject *array) {
+    const ModuleState &state = state_of(module);
+    if (is_array(state, array)) return PyLong_FromVoidPtr(array_of(array)->data);
+    Backend backend;
+    ReadContext reading;
+    Operand operand;
+    if (!ensure_backend(state_of(module), "_address", &backend) ||
+        !operand.read_address({state, "_address", "the argument"}, array, reading))
+        return nullptr;
+    return PyLong_FromVoidPtr(const_cast<void *>(operand.layout().data));
+}
+
 }  // namespace
 
 PyMethodDef kImportMethods[] = {
+    {"_convert_like", convert_like_method, METH_VARARGS,
+     "_convert_like(like, array, /)\n--\n\nReturn an Array as one of the library whose array `like` is."},
+    {"_address", address_method, METH_O,
+     "_address(array, /)\n--\n\nReturn where the first element of an array of any library is."},
     {"asarray", as_method(asarray_method), METH_FASTCALL | METH_KEYWORDS,
      CUKERN_COPY_DOC(
          "asarray" CUKERN_ASARRAY,

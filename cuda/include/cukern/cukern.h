@@ -34,7 +34,7 @@ typedef enum cukern_status {
     CUKERN_CUDA_ERROR = 3,        /* CUDA or cuBLAS failed: cukern_last_error() has its code and name */
     CUKERN_DEVICE_LOST = 4,       /* an earlier error has poisoned the context: start a new process */
     CUKERN_NOT_SUPPORTED = 5,     /* this element type or back-end does not have the operation */
-    CUKERN_LIBRARY_NOT_FOUND = 6, /* cuBLAS could not be opened */
+    CUKERN_LIBRARY_NOT_FOUND = 6, /* cuBLAS or NVRTC could not be opened */
     CUKERN_FORKED = 7,            /* the process was forked after the GPU was used */
     CUKERN_NO_BACKEND = 8,        /* CUKERN_BACKEND asks for what is not there */
     CUKERN_INTERNAL = 9,          /* a defect of cukern */

@@ -8,21 +8,20 @@
 namespace cukern::cuda {
 namespace {
 
-template <typename Function>
-Function look_up(const char *name, unsigned version = 12000) noexcept {
-    void *found = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    if (cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &result) != cudaSuccess)
-        cudaGetLastError();
-    return reinterpret_cast<Function>(found);
-}
-
 int current_context(void **context) noexcept {
     static const auto function = look_up<int (*)(void **)>("cuCtxGetCurrent");
     return function != nullptr ? function(context) : cudaErrorNotSupported;
 }
 
 }  // namespace
+
+void *driver_function(const char *name, unsigned version) noexcept {
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    if (cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &result) != cudaSuccess)
+        cudaGetLastError();
+    return found;
+}
 
 LaunchFunction launch_function() noexcept {
     static const auto function = look_up<LaunchFunction>("cuLaunchKernel");

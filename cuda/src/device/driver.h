@@ -11,6 +11,13 @@
 
 namespace cukern::cuda {
 
+// A function of the driver by its name, or null where it has none.
+void *driver_function(const char *name, unsigned version) noexcept;
+template <typename Function>
+Function look_up(const char *name, unsigned version = 12000) noexcept {
+    return reinterpret_cast<Function>(driver_function(name, version));
+}
+
 // What a launch may fail with whose context has been destroyed and made anew, as by cudaDeviceReset.
 inline bool may_be_outlived(cudaError_t error) noexcept {
     return error == cudaErrorInvalidResourceHandle || error == cudaErrorContextIsDestroyed ||

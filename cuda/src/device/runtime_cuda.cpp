@@ -13,6 +13,7 @@
 #include "device/kernels.h"
 #include "device/matmul/cublas.h"
 #include "device/outside_captures.h"
+#include "device/user_kernels.h"
 #include "runtime/runtime.h"
 
 namespace cukern {
@@ -33,6 +34,7 @@ public:
 
     Backend backend() const noexcept override { return Backend::cuda; }
     int device_count() const noexcept override { return devices_; }
+    KernelLoader *kernel_loader() noexcept override { return cuda::user_kernel_loader(); }
 
     Status ready() const noexcept override {
         if (g_forked.load(std::memory_order_relaxed))

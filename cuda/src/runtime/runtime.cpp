@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "runtime/kernel_loader.h"
+
 namespace cukern {
 
 using testing::fails;
@@ -167,6 +169,12 @@ Status Runtime::launch_matmul(const MatmulLaunch &launch, Stream stream) noexcep
 
 Status Runtime::launch_cublas(const MatmulLaunch &launch, int device, Stream stream) noexcept {
     return fails(Fault::launch) ? injected("cublasGemm") : do_launch_cublas(launch, device, stream);
+}
+
+Status Runtime::launch_user_kernel(UserKernel &kernel, const LaunchShape &shape, const void *parameters,
+                                   int device, Stream stream) noexcept {
+    return fails(Fault::launch) ? injected("cuLaunchKernel")
+                                : kernel_loader()->launch(kernel, shape, parameters, device, stream);
 }
 
 }  // namespace cukern

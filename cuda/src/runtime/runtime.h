@@ -15,6 +15,10 @@
 
 namespace cukern {
 
+class KernelLoader;
+class UserKernel;
+struct LaunchShape;
+
 enum class CopyKind : std::int8_t { host_to_device, device_to_host, on_device };
 
 // The capture that a stream takes part in.
@@ -90,6 +94,10 @@ public:
     Status launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept;
     // A product by cuBLAS, which must be open.
     Status launch_cublas(const MatmulLaunch &launch, int device, Stream stream) noexcept;
+    // For kernels that users bring; null: the back-end has none.
+    virtual KernelLoader *kernel_loader() noexcept { return nullptr; }
+    Status launch_user_kernel(UserKernel &kernel, const LaunchShape &shape, const void *parameters, int device,
+                              Stream stream) noexcept;
 
 protected:
     Runtime() = default;

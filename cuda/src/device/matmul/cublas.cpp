@@ -195,7 +195,8 @@ Status open_cublas(const char *path) noexcept {
         if (s.info.open || try_open(s, path)) return CUKERN_OK;
     }
     const CublasInfo info = cublas_info();
-    return fail(CUKERN_LIBRARY_NOT_FOUND, "cuBLAS could not be opened; tried %s", info.tried);
+    return fail(CUKERN_LIBRARY_NOT_FOUND,
+                "cuBLAS could not be opened; tried %s; 'pip install cukern[cublas]' brings it", info.tried);
 }
 
 void note_cublas_search(const char *who, const char *why) noexcept {

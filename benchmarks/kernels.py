@@ -1,0 +1,228 @@
+"""Host time of a launch of one's own kernel, with all checks: beside CuPy's, cuda.core's and a bare launch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+import numpy as np
+import torch
+from calls import REPEAT, TURNS, N, bare_launches, loop, seconds_per_call
+from harness import Comparison, compare
+
+import cukern
+
+# Four arguments each: the kernel that cuLaunchKernel alone starts has the same.
+SOURCE = """
+extern "C" __global__ void add(const float *a, const float *b, float *out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = a[i] + b[i];
+}
+template <typename T> __global__ void add_typed(const T *a, const T *b, T *out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = a[i] + b[i];
+}
+__global__ void four(const float *a, const float *b, const float *c, float *out) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = a[i] + b[i] + c[i];
+}
+"""
+KERNELS = 20  # that a fresh process finds in the cache
+
+# Prints the seconds that each cached kernel takes from its constructor to its first launch's return, after one.
+FRESH = """
+import sys, time
+import cukern
+x = cukern.zeros(32, dtype="float32")
+for i in range(int(sys.argv[1]) + 1):
+    begin = time.perf_counter()
+    source = f"__global__ void f(float *x) {{ x[threadIdx.x] += {i}; }}"
+    cukern.RawKernel(source, "f")(1, 32, (x,))
+    if i > 0:
+        print(time.perf_counter() - begin)
+"""
+
+
+def cuda_core_launch(arrays: list[Any]) -> Callable[[int], None]:
+    """Return a loop over cuda.core's launch of the same kernel, with addresses and a NumPy scalar."""
+    try:
+        from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
+    except ImportError:
+        from cuda.core.experimental import Device, LaunchConfig, Program, ProgramOptions, launch
+    device = Device()
+    device.set_current()
+    major, minor = device.compute_capability
+    options = ProgramOptions(std="c++17", arch=f"sm_{major}{minor}")
+    kernel = Program(SOURCE, code_type="c++", options=options).compile("cubin").get_kernel("add")
+    a, b, out = (array.__cuda_array_interface__["data"][0] for array in arrays)
+    return loop(
+        "launch(stream, config, kernel, a, b, out, n)",
+        launch=launch,
+        stream=device.default_stream,
+        config=LaunchConfig(grid=N // 256, block=256),
+        kernel=kernel,
+        a=a,
+        b=b,
+        out=out,
+        n=np.int32(N),
+    )
+
+
+def fresh_process(_: Callable[[int], None], repeat: int) -> float:
+    """Return the median seconds per cached kernel in a fresh process; 0 where the work is none."""
+    if repeat == 0:
+        return 0.0
+    run = subprocess.run([sys.executable, "-c", FRESH, str(KERNELS)], check=True, capture_output=True, text=True)
+    return float(np.median([float(line) for line in run.stdout.split()]))
+
+
+def cached_kernels() -> Comparison:
+    """Compare the start of a kernel from the cache with nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["CUKERN_CACHE_DIR"] = folder
+        try:
+            fresh_process(print, 1)  # compiles them
+
+            def measure(call: Callable[[int], None], repeat: int) -> float:
+                return fresh_process(call, repeat if call is from_cache else 0)
+
+            def from_cache(_: int) -> None: ...
+
+            def nothing(_: int) -> None: ...
+
+            return compare(
+                "RawKernel from the cache, constructor to the first launch's return",
+                {"cukern": from_cache, "nothing": nothing},
+                kind="call",
+                work=0.0,
+                unit="us",
+                repeat=1,
+                bounds={},
+                margins={"nothing": 2e-3},
+                measure=measure,
+            )
+        finally:
+            del os.environ["CUKERN_CACHE_DIR"]
+
+
+def formulas() -> list[Comparison]:
+    """Compare ElementwiseKernel: the device time of a large one, and the host time of a small one."""
+    arguments = ("T x, T y, T z", "T w", "w = x * y + z", "multiply_add")
+    own, theirs = cukern.ElementwiseKernel(*arguments), cupy.ElementwiseKernel(*arguments)
+    compiled = torch.compile(lambda x, y, z, out: torch.add(x * y, z, out=out))
+    n = 1 << 28
+    x, y, z, w = (torch.rand(n, device="cuda") for _ in range(4))
+    cx, cy, cz, cw = (cupy.asarray(tensor) for tensor in (x, y, z, w))
+    own(x, y, z, w)
+    assert torch.allclose(w, x * y + z)
+    table, row, column = w.view(1 << 14, 1 << 14), y[: 1 << 14], y[: 1 << 14].view(-1, 1)
+
+    def on_stream_of_torch(call: Callable[[], Any]) -> Callable[[], Any]:
+        def run() -> None:
+            with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+                call()
+
+        return run
+
+    peers = {
+        "torch.compile": lambda: compiled(x, y, z, w),
+        "cupy.ElementwiseKernel": on_stream_of_torch(lambda: theirs(cx, cy, cz, cw)),
+    }
+    bounds = {"torch.compile": 1.0, "cupy.ElementwiseKernel": 1.25}
+    matrix = x.view(1 << 14, 1 << 14)
+    copy = {"copy": lambda: table.copy_(matrix)}
+    results = [
+        compare(name, calls, kind="device", work=work * n, unit="GB/s", repeat=20, bounds=limits)
+        for name, calls, work, limits in [
+            ("x * y + z, 2^28 float32", {"cukern": lambda: own(x, y, z, w), **peers}, 16.0, bounds),
+            ("matrix * row + 1", {"cukern": lambda: own(matrix, row, 1.0, table), **copy}, 8.0, {"copy": 0.95}),
+            ("matrix * column + 1", {"cukern": lambda: own(matrix, column, 1.0, table), **copy}, 8.0, {"copy": 0.95}),
+        ]
+    ]
+    a, b, c, out = (cukern.ones(N, dtype="float32") for _ in range(4))
+    small = {
+        "cukern": loop("f(a, b, c, out)", f=own, a=a, b=b, c=c, out=out),
+        "cupy.ElementwiseKernel": loop("f(a, b, c, out)", f=theirs, a=cx[:N], b=cy[:N], c=cz[:N], out=cw[:N]),
+    }
+    for call in small.values():
+        seconds_per_call(call, REPEAT // 4)
+    launch = compare(
+        "ElementwiseKernel, launch",
+        small,
+        kind="call",
+        work=16.0 * N,
+        unit="us",
+        repeat=REPEAT // 4,
+        bounds={"cupy.ElementwiseKernel": 1.25},
+        measure=seconds_per_call,
+        turns=TURNS,
+    )
+    return [*results, launch]
+
+
+def run() -> list[Comparison]:
+    """Run all comparisons of this file."""
+    assert cukern.backend() == "cuda"
+    tensors = [torch.rand(N, device="cuda") for _ in range(4)]
+    own = [cukern.copy(tensor) for tensor in tensors]
+    foreign = [cupy.asarray(tensor) for tensor in tensors]
+    module = cukern.RawModule(code=SOURCE, name_expressions=["add", "add_typed<float>", "four"])
+    untyped, typed, four = (module.get_function(name) for name in ("add", "add_typed<float>", "four"))
+    call, call_four = "f((4,), (256,), (a, b, out, 1024))", "f((4,), (256,), (a, b, c, out))"
+
+    def launch(kernel: Any, arrays: list[Any]) -> Callable[[int], None]:
+        return loop(call, f=kernel, a=arrays[0], b=arrays[1], out=arrays[3])
+
+    def launch_four(arrays: list[Any]) -> Callable[[int], None]:
+        return loop(call_four, f=four, a=arrays[0], b=arrays[1], c=arrays[2], out=arrays[3])
+
+    peers = {
+        "cuLaunchKernel": bare_launches(),
+        "cupy.RawKernel": launch(cupy.RawKernel(SOURCE, "add"), foreign),
+        "cuda.core launch": cuda_core_launch([own[0], own[1], own[3]]),
+    }
+    bounds, margins = {"cupy.RawKernel": 1 / 0.8, "cuda.core launch": 1.0}, {"cuLaunchKernel": 1e-6}
+    short = loop("f(a, b, out, 1024)", f=typed[4, 256], a=own[0], b=own[1], out=own[3])
+    over = loop("f(a, b, out, 1024)", f=typed.over(N), a=own[0], b=own[1], out=own[3])
+    work: list[tuple[str, dict[str, Callable[[int], None]], dict[str, float], dict[str, float]]] = [
+        ("RawKernel, types checked", {"cukern": launch(typed, own), **peers}, bounds, margins),
+        ('RawKernel, extern "C"', {"cukern": launch(untyped, own), **peers}, bounds, margins),
+        ("RawKernel, k[grid, block]", {"cukern": short, **peers}, bounds, margins),
+        ("RawKernel, k.over(threads)", {"cukern": over, **peers}, bounds, margins),
+        (
+            "RawKernel, four torch tensors",
+            {"cukern": launch_four(tensors), "four Arrays": launch_four(own)},
+            {},
+            {"four Arrays": 1.3e-6},
+        ),
+        (
+            "RawKernel, CuPy's arrays",
+            {"cukern": launch(typed, foreign), "cupy.RawKernel": peers["cupy.RawKernel"]},
+            {},
+            {},
+        ),
+    ]
+    for _, calls, _, _ in work:
+        for repeated in calls.values():
+            seconds_per_call(repeated, REPEAT)
+    results = [
+        compare(
+            name,
+            calls,
+            kind="call",
+            work=12.0 * N,
+            unit="us",
+            repeat=REPEAT // 2,
+            bounds=bounds,
+            margins=margins,
+            measure=seconds_per_call,
+            turns=TURNS,
+        )
+        for name, calls, bounds, margins in work
+    ]
+    return [*results, cached_kernels(), *formulas()]

@@ -1,0 +1,293 @@
+"""The CUDA C++ of kernels that are made from formulas: parameters are parsed, layouts are described, text is written.
+
+A kernel is written for the element types of its operands and for how they lie in memory, both of which are part of its
+text, so that the compiler sees constants. What changes from call to call of one text are addresses, numbers, lengths.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# C++ types by the names of element types.
+CPP = {
+    "bool": "bool",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+    "float16": "__half",
+    "bfloat16": "__nv_bfloat16",
+    "float32": "float",
+    "float64": "double",
+    "complex64": "complex<float>",
+    "complex128": "complex<double>",
+}
+SIZES = {name: int(re.sub(r"\D", "", name) or 8) // 8 for name in CPP}
+ALIASES = {"float": "float64", "int": "int64", "double": "float64", "half": "float16", "complex": "complex128"}
+ALIASES |= {"long": "int64", "longlong": "int64", "short": "int16", "byte": "int8", "ubyte": "uint8", "bool_": "bool"}
+
+_PARAMETER = re.compile(r"(?P<words>(?:(?:raw|const|_non_const)\s+)*)(?P<type>\w+)\s+(?P<name>\w+)")
+_RESERVED = {"n", "i", "_ind"}
+_INDEX = re.compile(r"\bi\b")
+_JUMPS = re.compile(r"\b(?:continue|return|break|goto)\b")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a formula: ``raw const T x``."""
+
+    name: str
+    type: str  # an element type's name, or one letter that stands for any
+    is_raw: bool = False
+
+    @property
+    def is_generic(self) -> bool:
+        return len(self.type) == 1
+
+
+def parse_parameters(text: str) -> tuple[Parameter, ...]:
+    """Return the parameters that a text lists, separated by commas."""
+    parameters = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        match = _PARAMETER.fullmatch(part)
+        if match is None:
+            raise ValueError(f"a parameter is written as 'float32 x', 'T x' or 'raw T x', got {part!r}")
+        name, kind = match["name"], ALIASES.get(match["type"], match["type"])
+        if name in _RESERVED or name.startswith("_"):
+            raise ValueError(f"parameter {name!r}: n, i and names that begin with an underscore are reserved")
+        if len(kind) > 1 and kind not in CPP:
+            raise ValueError(f"parameter {name!r}: {kind!r} is no element type and no single letter")
+        parameters.append(Parameter(name, kind, "raw" in match["words"].split()))
+    names = [parameter.name for parameter in parameters]
+    if len(set(names)) < len(names):
+        raise ValueError(f"parameters have the same name: {', '.join(names)}")
+    return tuple(parameters)
+
+
+def element_strides(shape: Sequence[int], strides: Sequence[int], item_size: int) -> tuple[int, ...]:
+    """Return strides in elements, 0 where a length is 1."""
+    return tuple(0 if n == 1 else stride // item_size for n, stride in zip(shape, strides, strict=True))
+
+
+def broadcast_strides(shape: Sequence[int], own_shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Return an operand's strides along the dimensions of a shape that it broadcasts to."""
+    missing = len(shape) - len(own_shape)
+    return (0,) * missing + tuple(0 if n == 1 else stride for n, stride in zip(own_shape, strides, strict=True))
+
+
+def merge_dimensions(
+    shape: Sequence[int], operands: Sequence[Sequence[int]]
+) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """Merge neighbouring dimensions that every operand steps through evenly, and leave out those of length 1."""
+    lengths: list[int] = []
+    merged: list[list[int]] = [[] for _ in operands]
+    for d, n in enumerate(shape):
+        if n == 1:
+            continue
+        here = [strides[d] for strides in operands]
+        if lengths and all(own[-1] == n * stride for own, stride in zip(merged, here, strict=True)):
+            lengths[-1] *= n
+            for own, stride in zip(merged, here, strict=True):
+                own[-1] = stride
+            continue
+        lengths.append(n)
+        for own, stride in zip(merged, here, strict=True):
+            own.append(stride)
+    return tuple(lengths), [tuple(own) for own in merged]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand as the text knows it."""
+
+    parameter: Parameter
+    element: str
+    # How the elements lie that the loop takes: "number" (one value), "one" (one element for all), "packed" (side by
+    # side, along rows at least), "same" (one element for a row) or "strided"; "raw" for what the formula indexes by
+    # itself.
+    layout: str
+    ndim: int = 0  # of a raw one, at least 1
+    is_packed: bool = False  # the same
+
+    @property
+    def type(self) -> str:
+        return CPP[self.element]
+
+
+HELPERS = r"""
+template <typename T, int size> struct alignas(sizeof(T) * size) _Vector { T values[size]; };
+struct _Index {
+    long long _size;
+    __device__ long long size() const { return _size; }
+};
+template <int dims> struct _RawLayout { long long size, shape[dims], strides[dims]; };
+template <typename T, int dims, bool packed> struct _Raw {
+    T *_data;
+    const _RawLayout<dims> &_layout;
+    __device__ T &operator[](long long i) const {
+        if (packed) return _data[i];
+        long long at = 0;
+        for (int d = dims - 1; d > 0; --d) {
+            const long long next = i / _layout.shape[d];
+            at += (i - next * _layout.shape[d]) * _layout.strides[d];
+            i = next;
+        }
+        return _data[at + i * _layout.strides[0]];
+    }
+    __device__ long long size() const { return _layout.size; }
+    __device__ const long long *shape() const { return _layout.shape; }
+    __device__ const long long *strides() const { return _layout.strides; }  // in elements
+};
+template <int dims, int operands> struct _Layout {
+    _Int shape[dims], strides[operands][dims];
+    __device__ void find(_Int rest, _Int (&at)[operands]) const {
+        for (int o = 0; o < operands; ++o) at[o] = 0;
+        for (int d = dims - 1; d >= 0; --d) {
+            const _Int next = d > 0 ? rest / shape[d] : 0;
+            for (int o = 0; o < operands; ++o) at[o] += (rest - next * shape[d]) * strides[o][d];
+            rest = next;
+        }
+    }
+};
+"""
+
+
+def prelude(operands: Sequence[Operand], preamble: str, types: dict[str, str], index: str) -> str:
+    """Return what comes before a kernel: headers for its types, names of its generic types, the user's own text."""
+    elements = {operand.element for operand in operands} | set(types.values())
+    lines = []
+    if elements & {"complex64", "complex128"}:
+        lines += ["#include <cuda/std/complex>", "using cuda::std::complex;"]
+    if "float16" in elements:
+        lines.append("#include <cuda_fp16.h>")
+    if "bfloat16" in elements:
+        lines.append("#include <cuda_bf16.h>")
+    lines.append(f"using _Int = {index};")
+    lines += [f"typedef {CPP[element]} {letter};" for letter, element in sorted(types.items())]
+    return "\n".join([*lines, HELPERS, preamble, ""])
+
+
+@dataclass(frozen=True)
+class Formula:
+    """What an elementwise kernel computes."""
+
+    name: str
+    operation: str
+    preamble: str = ""
+    loop_prep: str = ""
+    after_loop: str = ""
+
+    @property
+    def uses_index(self) -> bool:
+        """Whether the order in which elements are taken matters."""
+        return _INDEX.search(f"{self.operation} {self.preamble}") is not None
+
+    @property
+    def may_jump(self) -> bool:
+        """Whether the formula may leave the loop's body early."""
+        return _JUMPS.search(self.operation) is not None
+
+
+@dataclass(frozen=True)
+class Loop:
+    """How a kernel goes over the elements."""
+
+    ndim: int = 0  # of the layouts that are passed; 0: all operands are packed, or one element
+    vector: int = 1  # elements that lie beside each other, which a thread takes at once
+    index: str = "long long"  # the type of places: int where that is enough
+
+
+def elementwise_source(
+    formula: Formula, inputs: Sequence[Operand], outputs: Sequence[Operand], types: dict[str, str], loop: Loop
+) -> str:
+    """Return the text of an elementwise kernel.
+
+    Its parameters: an address or a number for each operand, the layouts of raw ones, the number of elements, and with
+    `loop.ndim` > 0 one structure: the lengths, and the strides of each operand that moves. With vectors the last length
+    counts them, and the last strides step over one.
+    """
+    operands = (*inputs, *outputs)
+    parameters, layouts, raw = [], [], ""
+    for operand in operands:
+        name = operand.parameter.name
+        kind = operand.type if operand in outputs else f"const {operand.type}"
+        parameters.append(f"const {operand.type} {name}" if operand.layout == "number" else f"{kind} *_p_{name}")
+        if operand.layout == "raw":
+            layouts.append(f"const _RawLayout<{operand.ndim}> _l_{name}")
+            packed = "true" if operand.is_packed else "false"
+            raw += f"    const _Raw<{kind}, {operand.ndim}, {packed}> {name}{{_p_{name}, _l_{name}}};\n"
+    parameters += [*layouts, "const long long n"]
+    moving = moving_operands(operands)
+    if loop.ndim > 0:
+        parameters.append(f"const _Layout<{loop.ndim}, {len(moving)}> _layout")
+    text = prelude(operands, formula.preamble, types, loop.index)
+    text += f"__global__ void {formula.name}({', '.join(parameters)}) {{\n{raw}"
+    text += "    const _Index _ind{n};\n    const long long _step = static_cast<long long>(gridDim.x) * blockDim.x;\n"
+    text += "    const long long _thread = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;\n"
+    text += f"    {formula.loop_prep};\n" if formula.loop_prep else ""
+    if loop.vector > 1:
+        text += _vector_loop(formula, inputs, outputs, loop)
+    if loop.vector == 1 or loop.ndim == 0:
+        text += _scalar_loop(formula, inputs, outputs, loop)
+    text += f"    {formula.after_loop};\n" if formula.after_loop else ""
+    return text + "}\n"
+
+
+def moving_operands(operands: Sequence[Operand]) -> list[Operand]:
+    """Return the operands that the loop steps through."""
+    return [operand for operand in operands if operand.layout in ("packed", "same", "strided")]
+
+
+def _find_places(moving: Sequence[Operand], loop: Loop, index: str) -> str:
+    if loop.ndim == 0:
+        return ""
+    return f"        _Int _at[{len(moving)}];\n        _layout.find(static_cast<_Int>({index}), _at);\n"
+
+
+def _scalar_loop(formula: Formula, inputs: Sequence[Operand], outputs: Sequence[Operand], loop: Loop) -> str:
+    """Return a loop over single elements: all of them, or what is left behind the last whole vector."""
+    moving = moving_operands((*inputs, *outputs))
+    begin = f"n / {loop.vector} * {loop.vector} + _thread" if loop.vector > 1 else "_thread"
+    text = f"    for (long long i = {begin}; i < n; i += _step) {{\n" + _find_places(moving, loop, "i")
+    for operand in (*inputs, *outputs):
+        if operand.layout in ("raw", "number"):
+            continue
+        name = operand.parameter.name
+        kind = f"{operand.type} &" if operand in outputs else f"const {operand.type} "
+        place = "0" if operand.layout == "one" else "i" if loop.ndim == 0 else f"_at[{moving.index(operand)}]"
+        text += f"        {kind}{name} = _p_{name}[{place}];\n"
+    return text + f"        {formula.operation};\n    }}\n"
+
+
+def _vector_loop(formula: Formula, inputs: Sequence[Operand], outputs: Sequence[Operand], loop: Loop) -> str:
+    """Return a loop over whole vectors. What an output held is there for the formula; the compiler drops idle loads."""
+    size, operands = loop.vector, (*inputs, *outputs)
+    moving = moving_operands(operands)
+    places = {o: f"_at[{moving.index(o)}]" if loop.ndim > 0 else f"_v * {size}" for o in moving}
+    text = f"    for (long long _v = _thread; _v < n / {size}; _v += _step) {{\n" + _find_places(moving, loop, "_v")
+    for operand in moving:
+        if operand.layout == "packed":
+            name, kind = operand.parameter.name, f"_Vector<{operand.type}, {size}>"
+            text += f"        {'' if operand in outputs else 'const '}{kind} _v_{name} = "
+            text += f"*reinterpret_cast<const {kind} *>(_p_{name} + {places[operand]});\n"
+    text += f"#pragma unroll\n        for (int _e = 0; _e < {size}; ++_e) {{\n"
+    text += f"            [[maybe_unused]] const long long i = _v * {size} + _e;\n"
+    for operand in operands:
+        if operand.layout in ("raw", "number"):
+            continue
+        name = operand.parameter.name
+        kind = f"{operand.type} &" if operand in outputs else f"const {operand.type} "
+        value = f"_v_{name}.values[_e]" if operand.layout == "packed" else f"_p_{name}[{places.get(operand, 0)}]"
+        text += f"            {kind}{name} = {value};\n"
+    text += f"            {formula.operation};\n        }}\n"
+    for operand in outputs:
+        if operand.layout == "packed":
+            name, kind = operand.parameter.name, f"_Vector<{operand.type}, {size}>"
+            text += f"        *reinterpret_cast<{kind} *>(_p_{name} + {places[operand]}) = _v_{name};\n"
+    return text + "    }\n"

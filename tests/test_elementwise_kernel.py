@@ -1,0 +1,325 @@
+"""`ElementwiseKernel`: parameters, types and layouts without a GPU, results on one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from conftest import SMALL, use
+
+import cukern
+from cukern import _formula_source as source
+from cukern._formula_source import (
+    Formula,
+    Loop,
+    Operand,
+    Parameter,
+    elementwise_source,
+    merge_dimensions,
+    parse_parameters,
+)
+
+
+class TestParameters:
+    def test_forms(self) -> None:
+        assert parse_parameters("T x, raw const float32 y,\n float z, ") == (
+            Parameter("x", "T"),
+            Parameter("y", "float32", True),
+            Parameter("z", "float64"),
+        )
+        assert parse_parameters("") == ()
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("float32", "is written as 'float32 x'"),
+            ("float32 *x", "is written as"),
+            ("T n", "reserved"),
+            ("T _x", "reserved"),
+            ("floot x", "'floot' is no element type"),
+            ("T x, U x", "the same name"),
+        ],
+    )
+    def test_errors(self, text: str, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            parse_parameters(text)
+
+    def test_inputs_and_outputs_of_one_name(self) -> None:
+        with pytest.raises(ValueError, match="an input and an output have the same name"):
+            cukern.ElementwiseKernel("T x", "T x", "x = x")
+        with pytest.raises(ValueError, match="is no name of a kernel"):
+            cukern.ElementwiseKernel("T x", "T y", "y = x", "a b")
+
+    def test_every_element_type_has_a_cpp_type(self) -> None:
+        assert list(source.CPP) == list(source.SIZES)
+        assert {name: np.dtype(name).itemsize for name in source.SIZES if name != "bfloat16"} == {
+            name: size for name, size in source.SIZES.items() if name != "bfloat16"
+        }
+
+
+class TestLayouts:
+    @pytest.mark.parametrize(
+        ("shape", "operands", "lengths", "merged"),
+        [
+            ((4, 5), [(5, 1), (5, 1)], (20,), [(1,), (1,)]),
+            ((4, 5), [(5, 1), (0, 1)], (4, 5), [(5, 1), (0, 1)]),
+            ((4, 5, 6), [(30, 6, 1), (6, 0, 0)], (4, 30), [(30, 1), (6, 0)]),
+            ((1, 5, 1), [(5, 1, 1)], (5,), [(1,)]),
+            ((1, 1), [(7, 7)], (), [()]),
+            ((), [()], (), [()]),
+            ((3, 4), [(-4, -1)], (12,), [(-1,)]),
+        ],
+    )
+    def test_merged(self, shape: tuple, operands: list, lengths: tuple, merged: list) -> None:
+        assert merge_dimensions(shape, operands) == (lengths, merged)
+
+    def test_merged_ones_are_the_same_elements(self) -> None:
+        rng = np.random.default_rng(3)
+        for _ in range(200):
+            base = np.arange(2000)
+            shape = tuple(rng.integers(1, 5, rng.integers(0, 5)))
+            strides = [tuple(int(s) for s in rng.choice([0, 1, 2, 4, 8, 12], len(shape))) for _ in range(2)]
+            lengths, merged = merge_dimensions(shape, strides)
+            for before, after in zip(strides, merged, strict=True):
+                view = np.lib.stride_tricks.as_strided(base, shape, [8 * s for s in before])
+                other = np.lib.stride_tricks.as_strided(base, lengths, [8 * s for s in after])
+                assert (view.ravel() == other.ravel()).all()
+
+
+class TestText:
+    def test_packed(self) -> None:
+        x, y = (Operand(Parameter(name, "T"), "float32", "packed") for name in "xy")
+        text = elementwise_source(Formula("f", "y = x * n"), [x], [y], {"T": "float32"}, Loop(0, 4))
+        assert "typedef float T;" in text
+        assert "__global__ void f(const float *_p_x, float *_p_y, const long long n)" in text
+        assert "n / 4 * 4 + _thread" in text
+        assert "y = x * n;" in text
+
+    def test_strided_and_raw(self) -> None:
+        x = Operand(Parameter("x", "T"), "complex64", "one")
+        r = Operand(Parameter("r", "float32", True), "float32", "raw", 2)
+        k = Operand(Parameter("k", "int32"), "int32", "number")
+        y = Operand(Parameter("y", "T"), "complex64", "strided")
+        text = elementwise_source(Formula("f", "y = x * r[i] * k"), [x, r, k], [y], {"T": "complex64"}, Loop(3))
+        assert "#include <cuda/std/complex>" in text
+        assert "const _Raw<const float, 2, false> r{_p_r, _l_r};" in text
+        assert "const int k, complex<float> *_p_y, const _RawLayout<2> _l_r, const long long n" in text
+        assert "const _Layout<3, 1> _layout)" in text  # of y alone: x does not move
+        assert "_p_x[0]" in text
+
+    def test_rows_of_vectors(self) -> None:
+        x, y = Operand(Parameter("x", "T"), "int16", "same"), Operand(Parameter("y", "T"), "int16", "packed")
+        text = elementwise_source(Formula("f", "y = x"), [x], [y], {"T": "int16"}, Loop(2, 8, "int"))
+        assert "using _Int = int;" in text
+        assert "const _Layout<2, 2> _layout)" in text
+        assert "x = _p_x[_at[0]];" in text
+        assert "(_p_y + _at[1]) = _v_y;" in text
+        assert "i < n;" not in text  # rows are whole vectors: nothing is left
+
+    def test_jumps(self) -> None:
+        assert Formula("f", "if (x) continue; y = 1").may_jump
+        assert not Formula("f", "y = returned + x").may_jump
+        assert Formula("f", "y = i").uses_index
+        assert not Formula("f", "y = sin(x) + n").uses_index
+
+
+def test_without_a_gpu_it_says_so() -> None:
+    use("host")
+    kernel = cukern.ElementwiseKernel("T x", "T y", "y = x")
+    with pytest.raises(RuntimeError, match="formulas in C\\+\\+ need a GPU"):
+        kernel(np.zeros(3))
+    assert repr(kernel) == "<cukern.ElementwiseKernel kernel>"
+
+
+@pytest.fixture
+def gpu() -> Iterator[None]:
+    """The CUDA back-end."""
+    use("cuda")
+    yield
+    cukern.synchronize()
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("gpu")
+class TestResults:
+    def test_the_examples_of_cupys_guide(self) -> None:
+        squared_diff = cukern.ElementwiseKernel(
+            "float32 x, float32 y", "float32 z", "z = (x - y) * (x - y)", "squared_diff"
+        )
+        x = cukern.asarray(np.arange(10, dtype=np.float32).reshape(2, 5))
+        y = cukern.asarray(np.arange(5, dtype=np.float32))
+        wanted = (np.arange(10).reshape(2, 5) - np.arange(5)) ** 2
+        assert cukern.asnumpy(squared_diff(x, y)).tolist() == wanted.tolist()
+        assert cukern.asnumpy(squared_diff(x, 5)).tolist() == ((np.arange(10).reshape(2, 5) - 5) ** 2).tolist()
+        z = cukern.empty((2, 5), dtype="float32")
+        assert squared_diff(x, y, z) is z
+        assert cukern.asnumpy(z).tolist() == wanted.tolist()
+        generic = cukern.ElementwiseKernel("X x, Y y", "Z z", "z = (x - y) * (x - y)", "generic")
+        z = cukern.empty((2, 5), dtype="int64")
+        generic(x, y, z)
+        assert cukern.asnumpy(z).tolist() == wanted.tolist()
+        with pytest.raises(TypeError, match="no argument tells the type Z of z"):
+            generic(x, y)
+        reverse = cukern.ElementwiseKernel("T x, raw T y", "T z", "z = x + y[_ind.size() - i - 1]", "add_reverse")
+        assert cukern.asnumpy(reverse(y, y)).tolist() == [4] * 5
+
+    @pytest.mark.parametrize("element", source.CPP)
+    def test_element_types(self, element: str) -> None:
+        kernel = cukern.ElementwiseKernel("T x, T y", "T z", "z = x + y", "plus")
+        for shape in ((), (1,), (7,), (33, 5), (1025,)):
+            x = cukern.ones(shape, dtype=element)
+            z = kernel(x, x)
+            assert (z.dtype, z.shape) == (x.dtype, shape)
+            assert (cukern.asnumpy(z.astype("complex128")) == (1 if element == "bool" else 2)).all()
+
+    def test_layouts(self) -> None:
+        rng = np.random.default_rng(5)
+        kernel = cukern.ElementwiseKernel("T x, S y", "T z", "z = x - y", "minus")
+        for _ in range(20 if SMALL else 200):
+            shape = tuple(int(n) for n in rng.integers(1, 9, rng.integers(1, 5)))
+            operands = []
+            for dtype in (np.float32, np.int16):
+                values = rng.integers(-99, 99, [2 * n for n in shape]).astype(dtype)
+                view = cukern.asarray(values)
+                host = values
+                index = tuple(slice(None, None, int(rng.choice([2, 2, -2]))) for _ in shape)
+                view, host = view[index], host[index]
+                if rng.random() < 0.3:  # broadcast along one dimension
+                    d = int(rng.integers(len(shape)))
+                    one = tuple(slice(0, 1) if i == d else slice(None) for i in range(len(shape)))
+                    view, host = view[one], host[one]
+                elif rng.random() < 0.5:
+                    view, host = cukern.copy(view, order="C"), host.copy()
+                operands.append((view, host))
+            (x, hx), (y, hy) = operands
+            z = kernel(x, y)
+            np.testing.assert_array_equal(cukern.asnumpy(z), np.broadcast_arrays(hx - hy.astype(np.float32))[0])
+
+    def test_rows_columns_and_windows(self) -> None:
+        rng = np.random.default_rng(6)
+        kernel = cukern.ElementwiseKernel("T x, S y", "T z", "z = x - y; z *= 2", "minus_twice")
+        for dtype in (np.float32, np.float64, np.int8):
+            for length in (16, 32, 33):
+                a = rng.integers(-50, 50, (9, length)).astype(dtype)
+                for other in (a[0], a[:, :1], a[:1, :1], a, a[::-1]):
+                    x, y = cukern.asarray(a), cukern.asarray(np.ascontiguousarray(other))
+                    wanted = (2 * (a - other)).astype(dtype)
+                    np.testing.assert_array_equal(cukern.asnumpy(kernel(x, y)), wanted)
+                    out = cukern.zeros((9, length + 16), dtype=dtype.__name__)
+                    kernel(x, y, out[:, 16:])
+                    np.testing.assert_array_equal(cukern.asnumpy(out[:, 16:]), wanted)
+                    assert not cukern.asnumpy(out[:, :16]).any()
+                    fortran = cukern.zeros((length, 9), dtype=dtype.__name__).T
+                    kernel(x, y, fortran)
+                    np.testing.assert_array_equal(cukern.asnumpy(fortran), wanted)
+
+    def test_calls_that_repeat_use_other_memory(self) -> None:
+        kernel = cukern.ElementwiseKernel("T x, T y", "T z", "z = x + y", "again")
+        for i in range(5):
+            x = cukern.full(100, float(i))
+            assert (cukern.asnumpy(kernel(x, x)) == 2 * i).all()
+            assert (cukern.asnumpy(kernel(x, i + 1)) == 2 * i + 1).all()
+            assert (cukern.asnumpy(kernel(x, 0.5)) == i + 0.5).all()
+        assert len(kernel._plans) == 3
+        for n in range(1, 300):
+            kernel(cukern.ones(n), 1.0)
+        assert len(kernel._plans) <= 256
+
+    def test_memory_that_begins_anywhere(self) -> None:
+        kernel = cukern.ElementwiseKernel("T x", "T y", "y = 2 * x", "twice")
+        base = np.arange(5000, dtype=np.float32)
+        x = cukern.asarray(base)
+        for begin in range(6):
+            for n in (0, 1, 3, 4, 5, 4093):
+                out = cukern.zeros(n + 8, dtype="float32")
+                kernel(x[begin : begin + n], out[1 : n + 1])
+                wanted = np.zeros(n + 8, np.float32)
+                wanted[1 : n + 1] = 2 * base[begin : begin + n]
+                np.testing.assert_array_equal(cukern.asnumpy(out), wanted)
+
+    def test_in_place_and_several_outputs(self) -> None:
+        kernel = cukern.ElementwiseKernel("T x", "T y, int32 k", "y += x; k = i", "more", return_tuple=True)
+        x, y, k = cukern.ones(1000), cukern.ones(1000), cukern.empty(1000, dtype="int32")
+        returned = kernel(x, y, k)
+        assert (returned[0] is y, returned[1] is k, len(returned)) == (True, True, 2)
+        assert (cukern.asnumpy(y) == 2).all()
+        assert (cukern.asnumpy(k) == np.arange(1000)).all()
+        double = cukern.ElementwiseKernel("T x", "T y", "y = x + x", "doubled")
+        double(x, x)
+        assert (cukern.asnumpy(x) == 2).all()
+
+    def test_jumps_loops_and_preambles(self) -> None:
+        kernel = cukern.ElementwiseKernel(
+            "T x",
+            "T y",
+            "if (x < 3) { y = -1; continue; } y = twice(x) + offset",
+            "jump",
+            preamble="__device__ double twice(double x) { return 2 * x; }",
+            loop_prep="const double offset = 0.5",
+            options=("-DUNUSED",),
+        )
+        x = np.arange(6.0)
+        assert cukern.asnumpy(kernel(cukern.asarray(x))).tolist() == [-1, -1, -1, 6.5, 8.5, 10.5]
+
+    def test_raw_arrays(self) -> None:
+        kernel = cukern.ElementwiseKernel("raw T x", "raw T y", "y[i] = x[n - 1 - i] + x.size() + x.shape()[0]", "raw")
+        base = np.arange(24.0).reshape(4, 6)
+        x = cukern.asarray(base)
+        y = cukern.zeros(12)
+        kernel(x[::2], y, size=12)
+        np.testing.assert_array_equal(cukern.asnumpy(y), base[::2].ravel()[::-1] + 14)
+        with pytest.raises(ValueError, match="all arrays are raw; pass size="):
+            kernel(x, y)
+        with pytest.raises(ValueError, match="y is raw: pass it"):
+            kernel(x, size=3)
+
+    def test_kinds_of_results(self) -> None:
+        kernel = cukern.ElementwiseKernel("T x", "T y", "y = x + 1", "inc")
+        x = np.arange(5.0)
+        result = kernel(x)
+        assert type(result) is np.ndarray
+        assert result.tolist() == [1, 2, 3, 4, 5]
+        out = np.zeros(5)
+        assert kernel(x, out) is out
+        assert out.tolist() == [1, 2, 3, 4, 5]
+        with pytest.raises(TypeError, match="some arrays are NumPy's"):
+            kernel(x, cukern.zeros(5))
+        torch = pytest.importorskip("torch")
+        result = kernel(torch.arange(5.0, device="cuda"))
+        assert isinstance(result, torch.Tensor)
+        assert result.tolist() == [1, 2, 3, 4, 5]
+        cupy = pytest.importorskip("cupy")
+        result = kernel(cupy.arange(5.0))
+        assert isinstance(result, cupy.ndarray)
+        assert result.tolist() == [1, 2, 3, 4, 5]
+
+    def test_errors(self) -> None:
+        kernel = cukern.ElementwiseKernel("float32 x, T y, T z", "T w", "w = x + y + z", "three")
+        f, d = cukern.ones(3, dtype="float32"), cukern.ones(3)
+        for args, error, message in [
+            ((f, f), TypeError, "expected 3 inputs, or 4 with the outputs, got 2"),
+            ((d, f, f), TypeError, "x has element type float64, not float32"),
+            ((f, f, d), TypeError, "z has element type float64, and T is float32"),
+            ((f, f, f, cukern.ones(4, dtype="float32")), ValueError, "do not broadcast"),
+            ((f, f, f, 3), TypeError, "w is an output: expected an array"),
+            ((f, cukern.ones(4, dtype="float32"), f), ValueError, re.escape("(3,), (4,), (3,)")),
+        ]:
+            with pytest.raises(error, match=message):
+                kernel(*args)
+        with pytest.raises(ValueError, match="w has shape"):
+            kernel(f, f, f, f[:1])
+        with pytest.raises(ValueError, match="elements of w overlap"):
+            kernel(f, f, f, cukern.broadcast_to(f[:1], (3,)))
+        with pytest.raises(cukern.CompileError, match="nonsense"):
+            cukern.ElementwiseKernel("T x", "T y", "y = nonsense", "bad")(f)
+        with pytest.raises((TypeError, OverflowError)):
+            cukern.ElementwiseKernel("int8 x", "T y", "y = x", "narrow")(300, f)
+
+    def test_scalars_alone(self) -> None:
+        kernel = cukern.ElementwiseKernel("T x, T y", "T z", "z = x + y", "scalars")
+        assert kernel(2, 3).item() == 5
+        assert str(kernel(2, 3).dtype) == "int64"
+        assert kernel(np.float32(2), 3).dtype == np.float32
+        assert kernel(2.5, 3).item() == 5.5
