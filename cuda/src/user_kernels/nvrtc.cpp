@@ -81,6 +81,16 @@ void note(State &s, const char *name, const char *why) noexcept {
     std::snprintf(s.tried + used, sizeof s.tried - used, "%s%s (%s)", used > 0 ? "; " : "", name, why);
 }
 
+// NVRTC opens a second library by its bare name when it compiles first. It is the one beside it, which the loader
+// does not always look for there.
+void open_builtins(const NvrtcInfo &info) noexcept {
+    const char *const name = std::strrchr(info.path, '/');
+    char path[sizeof info.path + 64];
+    const int folder = name == nullptr ? 0 : static_cast<int>(name - info.path) + 1;
+    std::snprintf(path, sizeof path, "%.*slibnvrtc-builtins.so.%d.%d", folder, info.path, info.major, info.minor);
+    dlopen(path, RTLD_NOW | RTLD_LOCAL);  // where it is not there, NVRTC says so
+}
+
 // The caller holds the mutex.
 bool try_open(State &s, const char *name) noexcept {
     void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -99,6 +109,7 @@ bool try_open(State &s, const char *name) noexcept {
     const bool known =
         dladdr(reinterpret_cast<void *>(library.version), &where) != 0 && where.dli_fname != nullptr;
     std::snprintf(s.info.path, sizeof s.info.path, "%s", known ? where.dli_fname : name);
+    open_builtins(s.info);
     s.library = library;
     s.info.open = true;
     s.open.store(true, std::memory_order_release);
