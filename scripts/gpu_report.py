@@ -213,11 +213,18 @@ def run_suite() -> dict[str, Any]:
     return {**result, "counts": counts(text), "failures": failures(text), "skips": skips}
 
 
+QUESTION = (
+    r"on CUDA API call to cuGetProcAddress|CUDA_ERROR_INVALID_VALUE .* to cuKernelGetParamInfo"
+    r"|CUDA_ERROR_NOT_FOUND .* to cuLibraryGet(?:Kernel|Global|Managed)\b"
+)
+
+
 def findings(log: str) -> tuple[list[str], list[str]]:
     """Return the findings of a sanitizer's log: those that count, and those that are other libraries' way.
 
-    Whose memory and whose call it was is not known, so that all count but the look-up of functions that the driver does
-    not have, by which libraries find out what there is.
+    Whose memory and whose call it was is not known, so that all count but questions that the driver answers by an
+    error: which functions it has, how many parameters a kernel has, and whether an image has a kernel or a variable of
+    a name.
     """
     ours, others = [], []
     for block in re.split(r"\n=========\s*\n", log):
@@ -228,7 +235,7 @@ def findings(log: str) -> tuple[list[str], list[str]]:
         where = re.search(r"    (at .*)", block)
         if where is not None:
             text += f", {where[1][:160]}"
-        (others if "cuGetProcAddress" in text else ours).append(text)
+        (others if re.search(QUESTION, text) else ours).append(text)
     return ours, others
 
 
@@ -365,7 +372,7 @@ def describe(part: str, content: dict[str, Any]) -> list[str]:
         lines.append(f"Findings: {number or 'none'}. A planted defect: {planted}.")
         lines += [f"- {text}" for text in result["findings"][:50]]
         elsewhere = result["findings_elsewhere"]
-        lines.append(f"Functions looked for that the driver does not have: {len(elsewhere) or 'none'}.")
+        lines.append(f"Questions that the driver answered by an error: {len(elsewhere) or 'none'}.")
         lines += [f"- {text}" for text in sorted(set(elsewhere))[:50]]
     if part == "soak":
         lines.append(f"Random calls of seed {result['seed']}, by kind: cases, of them refused as expected, failures.")

@@ -291,15 +291,18 @@ class TestOrder:
             del out
             assert (cukern.asnumpy(cukern.zeros(1000, dtype="int32")) == 0).all()
 
-    def test_of_another_device_than_the_streams(self, module: cukern.RawModule) -> None:
-        if cukern.device_count() < 2:
-            pytest.skip("needs two GPUs")
-        with cukern.Device(1):
-            out = cukern.zeros(6, dtype="uint32")
-        module.get_function("shape")(3, 4, (out,))  # compiled and loaded there
-        assert cukern.asnumpy(out).tolist() == [3, 1, 1, 4, 1, 1]
-        with pytest.raises(ValueError, match="on device 1"):
-            module.get_function("shape")(3, 4, (out,), stream=cukern.Stream(device=0))
+    def test_every_device(self, module: cukern.RawModule) -> None:
+        shape = module.get_function("shape")
+        for device in range(cukern.device_count()):
+            with cukern.Device(device):
+                out = cukern.zeros(6, dtype="uint32")
+            shape(3, 4, (out,))  # compiled and loaded there
+            assert cukern.asnumpy(out).tolist() == [3, 1, 1, 4, 1, 1]
+            twice = cukern.ElementwiseKernel("T x", "T y", "y = 2 * x", "twice")
+            assert cukern.asnumpy(twice(out)).tolist() == [6, 2, 2, 8, 2, 2]
+            if device > 0:
+                with pytest.raises(ValueError, match="device 0"):
+                    shape(3, 4, (out,), stream=cukern.Stream(device=0))
 
     def test_pinned_and_managed_memory(self, module: cukern.RawModule) -> None:
         saxpy = module.get_function("saxpy<float>")
@@ -368,10 +371,10 @@ class TestOtherLibraries:
         x, y = numba_cuda.to_device(np.ones(1000, np.float32)), numba_cuda.to_device(np.zeros(1000, np.float32))
         saxpy(4, 256, (2.0, x, y, 1000))
         assert (y.copy_to_host() == 2).all()
+        z = cukern.zeros(1000, dtype="float32")  # before JAX, which leaves another device current where there are two
         numpy = importlib.import_module("jax.numpy") if library("jax").default_backend() == "gpu" else None
         if numpy is None:
             return
-        z = cukern.zeros(1000, dtype="float32")
         saxpy(4, 256, (2.0, numpy.ones(1000, numpy.float32), z, 1000))
         assert (cukern.asnumpy(z) == 2).all()
         with pytest.raises(ValueError, match="read-only"):  # its arrays are immutable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -26,7 +27,13 @@ MEMCHECK = """========= COMPUTE-SANITIZER
 =========
 ========= Program hit CUDA_ERROR_INVALID_VALUE (error 1) due to "invalid" on CUDA API call to cuGetProcAddress_v2.
 =========
-========= ERROR SUMMARY: 4 errors
+========= Program hit CUDA_ERROR_INVALID_VALUE (error 1) due to "invalid" on CUDA API call to cuKernelGetParamInfo.
+=========
+========= Program hit CUDA_ERROR_NOT_FOUND (error 500) due to "named symbol" on CUDA API call to cuLibraryGetGlobal.
+=========
+========= Program hit CUDA_ERROR_NOT_FOUND (error 500) due to "named symbol" on CUDA API call to cuModuleGetGlobal.
+=========
+========= ERROR SUMMARY: 7 errors
 """
 RACECHECK = """========= COMPUTE-SANITIZER
 ========= Error: Race reported between Write access at planted+0x50 and Read access at planted+0x90 [64 hazards]
@@ -49,8 +56,14 @@ def test_findings_are_told_apart(report: ModuleType) -> None:
         "Invalid __global__ write of size 4 bytes",
         "Invalid __global__ read of size 4 bytes",
         "Program hit cudaErrorInvalidDevice",
+        "Program hit CUDA_ERROR_NOT_FOUND",
     ]
-    assert [text.split(" (")[0] for text in others] == ["Program hit CUDA_ERROR_INVALID_VALUE"]
+    asked = [re.search(r"cu\w+(?=\.$)", text) for text in others]
+    assert [found and found[0] for found in asked] == [
+        "cuGetProcAddress_v2",
+        "cuKernelGetParamInfo",
+        "cuLibraryGetGlobal",
+    ]
     assert len(report.findings(RACECHECK)[0]) == 1
     assert report.findings("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n") == ([], [])
 
