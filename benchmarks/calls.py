@@ -82,6 +82,31 @@ def seconds_per_call(run: Callable[[int], None], repeat: int) -> float:
     return elapsed / repeat
 
 
+Work = tuple[str, dict[str, Callable[[int], None]], dict[str, float], dict[str, float]]  # with bounds and margins
+
+
+def compare_calls(work: list[Work], repeat: int) -> list[Comparison]:
+    """Compare the host time of calls on arrays of N float32, after all of them have been warmed up."""
+    for _, calls, _, _ in work:
+        for call in calls.values():
+            seconds_per_call(call, repeat)
+    return [
+        compare(
+            name,
+            calls,
+            kind="call",
+            work=12.0 * N,
+            unit="us",
+            repeat=repeat,
+            bounds=bounds,
+            margins=margins,
+            measure=seconds_per_call,
+            turns=TURNS,
+        )
+        for name, calls, bounds, margins in work
+    ]
+
+
 def run() -> list[Comparison]:
     """Run all comparisons of this file."""
     assert cukern.backend() == "cuda"
@@ -103,7 +128,7 @@ def run() -> list[Comparison]:
     torch_out = loop("add(a, b, out=out)", add=torch.add, a=ta, b=tb, out=tout)
     cupy_out = loop("add(a, b, out=out)", add=cupy.add, a=ca, b=cb, out=cout)
     torch_fresh = 1 / 0.9
-    work: list[tuple[str, dict[str, Callable[[int], None]], dict[str, float], dict[str, float]]] = [
+    work: list[Work] = [
         (
             "add on Array, out=",
             {"cukern": own_out(a, b, out), "cuLaunchKernel": bare},
@@ -157,21 +182,4 @@ def run() -> list[Comparison]:
             {"empty loop": 1e-6},
         ),
     ]
-    for _, calls, _, _ in work:
-        for call in calls.values():
-            seconds_per_call(call, REPEAT)
-    return [
-        compare(
-            name,
-            calls,
-            kind="call",
-            work=12.0 * N,
-            unit="us",
-            repeat=REPEAT,
-            bounds=bounds,
-            margins=margins,
-            measure=seconds_per_call,
-            turns=TURNS,
-        )
-        for name, calls, bounds, margins in work
-    ]
+    return compare_calls(work, REPEAT)

@@ -12,7 +12,7 @@ from typing import Any
 import cupy
 import numpy as np
 import torch
-from calls import REPEAT, TURNS, N, bare_launches, loop, seconds_per_call
+from calls import REPEAT, N, Work, bare_launches, compare_calls, loop
 from harness import Comparison, compare
 
 import cukern
@@ -149,20 +149,8 @@ def formulas() -> list[Comparison]:
         "cukern": loop("f(a, b, c, out)", f=own, a=a, b=b, c=c, out=out),
         "cupy.ElementwiseKernel": loop("f(a, b, c, out)", f=theirs, a=cx[:N], b=cy[:N], c=cz[:N], out=cw[:N]),
     }
-    for call in small.values():
-        seconds_per_call(call, REPEAT // 4)
-    launch = compare(
-        "ElementwiseKernel, launch",
-        small,
-        kind="call",
-        work=16.0 * N,
-        unit="us",
-        repeat=REPEAT // 4,
-        bounds={"cupy.ElementwiseKernel": 1.25},
-        measure=seconds_per_call,
-        turns=TURNS,
-    )
-    return [*results, launch]
+    bounds = {"cupy.ElementwiseKernel": 1.25}
+    return [*results, *compare_calls([("ElementwiseKernel, launch", small, bounds, {})], REPEAT // 4)]
 
 
 def run() -> list[Comparison]:
@@ -189,7 +177,7 @@ def run() -> list[Comparison]:
     bounds, margins = {"cupy.RawKernel": 1 / 0.8, "cuda.core launch": 1.0}, {"cuLaunchKernel": 1e-6}
     short = loop("f(a, b, out, 1024)", f=typed[4, 256], a=own[0], b=own[1], out=own[3])
     over = loop("f(a, b, out, 1024)", f=typed.over(N), a=own[0], b=own[1], out=own[3])
-    work: list[tuple[str, dict[str, Callable[[int], None]], dict[str, float], dict[str, float]]] = [
+    work: list[Work] = [
         ("RawKernel, types checked", {"cukern": launch(typed, own), **peers}, bounds, margins),
         ('RawKernel, extern "C"', {"cukern": launch(untyped, own), **peers}, bounds, margins),
         ("RawKernel, k[grid, block]", {"cukern": short, **peers}, bounds, margins),
@@ -207,22 +195,4 @@ def run() -> list[Comparison]:
             {},
         ),
     ]
-    for _, calls, _, _ in work:
-        for repeated in calls.values():
-            seconds_per_call(repeated, REPEAT)
-    results = [
-        compare(
-            name,
-            calls,
-            kind="call",
-            work=12.0 * N,
-            unit="us",
-            repeat=REPEAT // 2,
-            bounds=bounds,
-            margins=margins,
-            measure=seconds_per_call,
-            turns=TURNS,
-        )
-        for name, calls, bounds, margins in work
-    ]
-    return [*results, cached_kernels(), *formulas()]
+    return [*compare_calls(work, REPEAT // 2), cached_kernels(), *formulas()]

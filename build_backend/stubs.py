@@ -330,6 +330,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "_address": ("int", {"array": "Any"}),
     "_argument_key": ("bytes | None", {"args": "tuple[Any, ...]"}),
     "_block_usage": ("tuple[int, int]", {}),
+    "_check_image": ("None", {"image": "Buffer"}),
     "_compile": ("tuple[bytes | None, dict[str, str], str]", {"options": "tuple[str, ...]"}),
     "_convert_like": ("Any", {"array": "Array", "like": "Any"}),
     "_fault_calls": ("int", {}),

@@ -174,13 +174,13 @@ def random_kernel(random_: random.Random, number: int) -> Kernel:
     elif kind == "values":  # a template of a number and of a type that no parameter needs
         prefix, name = "template <int N, typename U> ", f"{own}<{random_.randint(-5, 5)}, {random_.choice(PLAIN).text}>"
     elif kind == "template":
-        argument = random_.choice(SCALARS)
-        prefix, name = "template <typename T> ", f"{own}<{argument.text}>"
+        argument, is_const = random_.choice(SCALARS), random_.random() < 0.3
+        prefix, name = "template <typename T> ", f"{own}<{'const ' if is_const else ''}{argument.text}>"
         for i, parameter in enumerate(parameters):
             if isinstance(parameter, Scalar) and random_.random() < 0.6:
                 parameters[i], texts[i] = argument, "T"
             elif isinstance(parameter, Pointer) and random_.random() < 0.6:
-                parameters[i] = Pointer(argument, parameter.is_const)
+                parameters[i] = Pointer(argument, parameter.is_const or is_const)
                 texts[i] = "const T *" if parameter.is_const else "T *"
     declared = ", ".join(["unsigned char *out", *(f"{text} a{i}" for i, text in enumerate(texts))])
     body = " ".join(f"dump(out, a{i});" for i in range(len(texts)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -90,6 +91,71 @@ class TestCache:
         build('#include "a.h"', ("-I", str(tmp_path)))
         assert len(compiler.calls) == 4
 
+    @pytest.mark.parametrize(
+        "line",
+        [
+            '/* c */ #include "h.h"',
+            '#/**/include "h.h"',
+            '#include /* c */ "h.h"',
+            '%:include "h.h"',
+            "\f#include <h.h>",
+            '#inc\\\nlude "h.h"',
+            '#include_next "h.h"',
+            '// include "h.h"',
+        ],
+    )
+    @pytest.mark.parametrize("option", ["-I{}", "-I={}", "-I {}", "--include-path={}", "--include-path {}"])
+    def test_every_way_to_include(
+        self, cache: Path, compiler: Compiler, tmp_path: Path, line: str, option: str
+    ) -> None:
+        for text, calls in [("int a;", 1), ("int a;", 1), ("int b;", 2)]:
+            (tmp_path / "h.h").write_text(text)
+            build(line, (option.format(tmp_path),))
+            assert len(compiler.calls) == calls
+
+    def test_without_a_toolkit_included_files_are_looked_into(
+        self, cache: Path, compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_compile, "_nvrtc", lambda: ("13.0", [90], None))
+        (tmp_path / "a.h").write_text('#include "b.h"')
+        for text, calls in [("int a;", 1), ("int b;", 2)]:
+            (tmp_path / "b.h").write_text(text)
+            build('#include "a.h"', (f"-I{tmp_path}",))
+            assert len(compiler.calls) == calls
+
+    def test_without_a_home_or_a_current_folder(
+        self, compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def nowhere() -> Path:
+            raise RuntimeError("Could not determine home directory.")
+
+        for name in ("CUKERN_CACHE_DIR", "XDG_CACHE_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr(Path, "home", nowhere)
+        assert build() == build()
+        assert len(compiler.calls) == 2
+        monkeypatch.setenv("CUKERN_CACHE_DIR", str(tmp_path / "cache"))
+        (tmp_path / "gone").mkdir()
+        monkeypatch.chdir(tmp_path / "gone")
+        (tmp_path / "gone").rmdir()
+        build()
+        build('#include "' + "x" * 5000 + '"')
+        assert len(compiler.calls) == 4
+
+    def test_files_of_others_are_left_alone(
+        self, cache: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cache.mkdir()
+        others = [cache / name for name in ("model.bin", "video.part", f"{'a' * 63}.bin", "notes.txt")]
+        for path in others:
+            path.write_bytes(bytes(1000))
+            os.utime(path, (1, 1))
+        monkeypatch.setenv("CUKERN_CACHE_SIZE", "10")
+        build()
+        build("other")
+        assert all(path.exists() for path in others)
+        assert len([*cache.iterdir()]) == len(others) + 1
+
     def test_files_in_the_current_folder(
         self, cache: Path, compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -103,7 +169,9 @@ class TestCache:
         for _ in range(2):
             build("#define H <a.h>\n#include H\n")
             build("x", ("-include", "a.h"))
-        assert len(compiler.calls) == 4
+            build('#if __has_include("a.h")\n#endif')
+            build("x", ("--options-file=a",))
+        assert len(compiler.calls) == 8
         assert not cache.exists()
 
     @pytest.mark.parametrize("damage", [b"", b"short", None])
@@ -192,6 +260,14 @@ class TestOptions:
         ]:
             with pytest.raises(TypeError, match=text):
                 cukern.RawModule(**arguments)
+        with pytest.raises(TypeError, match="RawKernel: options must be"):
+            cukern.RawKernel("x", "f", "-DN")
+        for arguments in ({"options": ("a\0b",)}, {"name_expressions": ("a\0b",)}):
+            with pytest.raises(ValueError, match="has a null character"):
+                cukern.RawModule(code="x", **arguments)
+        for code in (SOURCE, b".version 8.0"):
+            with pytest.raises(ValueError, match="null character"):
+                cukern.RawKernel(code, "a\0b")
         for code in ("a\0b", "", b""):
             with pytest.raises(ValueError, match=r"code is empty|null character"):
                 cukern.RawModule(code=code)
@@ -207,6 +283,8 @@ class TestOptions:
         ptx = "//\n// Generated\n//\n\n.version 8.0\n.target sm_90"
         assert cukern.RawModule(code=ptx).code == ptx.encode()
         assert cukern.RawModule(code=SOURCE, options=["-DN"]).options == ("-DN",)
+        module = cukern.RawModule(code=SOURCE, options=iter(["-DN"]), name_expressions=iter(["f", "g"]))
+        assert (module.options, module.name_expressions) == (("-DN",), ("f", "g"))
 
 
 class TestMessages:
@@ -222,6 +300,10 @@ class TestMessages:
             "  >  1 | line 1\n     2 | line 2\n     3 | line 3\n"
             "1 error"
         )
+
+    def test_lines_are_the_compilers(self) -> None:
+        code = "a\f\u2028b\nsecond\nthird"
+        assert "> 2 | second" in _compile.with_source(code, "kernel.cu(2): error: wrong")
 
     def test_the_error(self, cache: Path, compiler: Compiler) -> None:
         with pytest.raises(cukern.CompileError) as error:
@@ -252,6 +334,13 @@ class TestNvrtc:
         assert names == {"saxpy<float>": "_Z5saxpyIfEvT_PKS0_PS0_i", "saxpy<double>": "_Z5saxpyIdEvT_PKS0_PS0_i"}
         assert image.startswith(b"\x7fELF")
 
+    def test_images_that_are_cut_off(self, cache: Path) -> None:
+        image, _ = _compile.build(SOURCE, (), ("saxpy<float>",), 9, 0)
+        _cukern._check_image(image)
+        for length in (4, 63, 64, 200, len(image) // 2, len(image) - 1):
+            with pytest.raises(ValueError, match="the image is cut off"):
+                _cukern._check_image(image[:length])
+
     def test_overloads_variables_and_ptx(self, cache: Path) -> None:
         code = """#include <cuda_fp16.h>
         __constant__ int table[4];
@@ -276,6 +365,17 @@ class TestNvrtc:
         assert run[0].stdout == run[1].stdout
         (entry,) = cache.iterdir()
         assert entry.suffix == ".bin"
+
+
+def test_fatbins_that_are_cut_off() -> None:
+    fatbin = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 40) + bytes(40)
+    _cukern._check_image(fatbin)
+    _cukern._check_image(b".version 8.0")
+    for length in (4, 15, 16, 55):
+        with pytest.raises(ValueError, match="the image is cut off"):
+            _cukern._check_image(fatbin[:length])
+    with pytest.raises(ValueError, match="the image is cut off"):
+        _cukern._check_image(struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 2**64 - 8) + bytes(40))
 
 
 def test_without_a_gpu_a_kernel_says_so() -> None:

@@ -60,6 +60,17 @@ def test_kinds_of_parameters() -> None:
         ("number", False, "complex128"),
     ]
     assert kinds("_Z1f5other")[0][0] == "structure"
+    assert kinds("_Z1fe")[0][0] == "structure"  # long double, which no number of Python is
+    # Const by a template argument: h<const float>(T, T *), g<const float>(const T *), f<float *const>(T).
+    assert kinds("_Z1hIKfEvT_PS1_") == [("number", False, "float32"), ("pointer", True, "float32")]
+    assert kinds("_Z1gIKfEvPKT_") == [("pointer", True, "float32")]
+    assert _cukern._kernel_signature("_Z1gIKfEvPKT_")[1][0][1] == "const float *"
+    assert kinds("_Z1fIKPfEvT_")[0][0] == "pointer"
+    assert kinds("_Z1fI5IdentEvT_IfE")[0][0] == "unknown"  # a template that may be an alias
+    # Complex numbers are those of std, cuda::std and thrust; classes of other namespaces are structures.
+    assert kinds("_Z1qN4mine7complexIdEE")[0][0] == "structure"
+    for scope in ("N4cuda3std3__47complexIdEE", "St7complexIdE", "N6thrust7complexIdEE", "7complexIdE"):
+        assert kinds("_Z1q" + scope)[0] == ("number", False, "complex128")
     assert kinds("_Z1cIfEvN2ns2TrIT_E4typeE")[0][0] == "unknown"  # a typedef in a template may be anything
 
 
@@ -94,6 +105,8 @@ def test_names_cut_or_changed_anywhere_never_crash() -> None:
             for _ in range(random_.randint(1, 4)):
                 letters[random_.randrange(len(letters))] = random_.choice("ISNEKPTFDLXJAZ_0123456789fidvbcU")
             _cukern._kernel_signature("".join(letters))
+    for name in ("_Z1fIA3_T_EvPT_", "_Z1fIKT_EvT_", "_Z1fIPT_EvT_", "_Z1fIT_EvT_", "_Z1fI1AIT_EEvPT_"):  # within itself
+        _cukern._kernel_signature(name)
     assert _cukern._kernel_signature("_Z1f" + "P" * 2000 + "i") is None  # too deep
     # Each type has the one before twice: 40 of them would be a text of 2**40 letters.
     twice = "_Z1f1AIiiE" + "".join(
@@ -189,6 +202,54 @@ class TestPacking:
             pack("_Z1fi", (4,), x, unchecked=True)
         with pytest.raises(TypeError, match="has 1 parameter"):
             pack("_Z1fi", (4,), unchecked=True)
+
+    def test_unchecked_numbers_are_of_the_parameters_type(self) -> None:
+        for unchecked in (False, True):
+            assert pack("_Z1ff", (4,), 2, unchecked=unchecked) == struct.pack("<f", 2)
+            assert pack("_Z1f6__half", (2,), 2.0, unchecked=unchecked) == np.float16(2).tobytes()
+        assert pack("_Z1fi", (4,), 2.0, unchecked=True) == struct.pack("<f", 2)
+        assert pack("_Z1ff", (4,), ctypes.c_int(2), unchecked=True) == struct.pack("<i", 2)
+
+    def test_types_of_another_size_are_unknown(self) -> None:
+        # A class of the user's that is called as one of CUDA's, and a kernel that is extern "C" and called _Z1fd.
+        value = np.zeros(1, "V22")[0]
+        for name, sizes, args in [
+            ("_Z1f1S7complexIdE", (22, 1), (value, 1j)),
+            ("_Z1f7complexIdE", (4,), (1j,)),
+            ("_Z1f6__half", (1,), (1.5,)),
+            ("_Z1fd", (1,), (1.5,)),
+            ("_Z1fP1S", (3,), (None,)),
+        ]:
+            with pytest.raises(TypeError):
+                pack(name, sizes, *args)
+        assert pack("_Z1fl", (16,), np.zeros((), "i8,i8")[()]) == bytes(16)
+        with pytest.raises(TypeError):
+            pack("_Z1fl", (16,), 1)
+
+    @pytest.mark.parametrize("size", [*range(1, 8), *range(9, 16), 17, 24])
+    def test_complex_numbers_fit_two_floats_alone(self, size: int) -> None:
+        with pytest.raises(TypeError):
+            pack("f", (size,), 1j)
+        assert pack("f", (8,), 1j) == struct.pack("<ff", 0, 1)
+
+    def test_numbers_are_taken_by_their_own_value(self) -> None:
+        class Odd(int):
+            def __float__(self) -> float:
+                raise AssertionError("no code of the number's runs")
+
+            __index__ = __int__ = __float__  # type: ignore[assignment]
+
+        assert pack("_Z1fdi", (8, 4), Odd(2), Odd(3)) == struct.pack("<di", 2, 3)
+        with pytest.raises(OverflowError, match="argument 1 of 1 is out of the range of the parameter, double"):
+            pack("_Z1fd", (8,), 10**400)
+
+    def test_ctypes_char_and_objects(self) -> None:
+        assert pack("_Z1fc", (1,), ctypes.c_ubyte(200)) == pack("_Z1fc", (1,), np.uint8(200)) == b"\xc8"
+        assert pack("_Z1fah", (1, 1), ctypes.c_byte(-3), ctypes.c_ubyte(3)) == b"\xfd\x03"
+        with pytest.raises(TypeError, match="argument 1 of 1 is of type c_ubyte"):
+            pack("_Z1fa", (1,), ctypes.c_ubyte(3))
+        with pytest.raises(TypeError, match="takes no Python objects"):
+            pack("_Z1f1S", (8,), np.array((None,), [("a", object)])[()])
 
     def test_many_arguments(self) -> None:
         x = cukern.zeros(3)

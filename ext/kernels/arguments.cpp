@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "array/array.h"
+#include "call/arguments.h"
 #include "call/result.h"
 #include "streams/with_blocks.h"
 
@@ -32,10 +33,10 @@ bool is_value(const ModuleState &state, PyObject *object) noexcept {
 // Instances of ctypes, which have the buffer protocol: values, but for its arrays.
 bool is_ctypes_value(const ModuleState &state, PyObject *object, bool *is_one) noexcept {
     *is_one = false;
-    PyObject *const ctypes = PyDict_GetItemString(state.modules, "_ctypes");  // borrowed; null: nobody uses it
-    if (ctypes == nullptr || PyObject_CheckBuffer(object) == 0) return true;
+    const PyRef ctypes = PyRef::borrow(PyDict_GetItemString(state.modules, "_ctypes"));  // null: nobody uses it
+    if (!ctypes || PyObject_CheckBuffer(object) == 0) return true;
     for (const char *name : {"Structure", "Union", "_SimpleCData"}) {
-        const PyRef type = PyRef::steal(PyObject_GetAttrString(ctypes, name));
+        const PyRef type = PyRef::steal(PyObject_GetAttrString(ctypes.get(), name));
         const int is_instance = type ? PyObject_IsInstance(object, type.get()) : -1;
         if (is_instance < 0) return false;
         *is_one = *is_one || is_instance != 0;
@@ -92,7 +93,7 @@ bool KernelArguments::read(PyObject *given_stream) noexcept {
         has_consumer = true;
         if (!read_one(i, reading)) return false;
     }
-    ran_code_ = reading.ran_code;
+    ran_code_ = reading.ran_code || may_run_code(given_stream);
     return true;
 }
 
@@ -121,7 +122,7 @@ bool KernelArguments::read_tensor(const TypeRecord &record, int i, bool *is_read
     } else if (tensors_.producer.device != device) {
         return true;
     }
-    own.is_array = true;
+    own.is_array = own.is_tensor = true;
     own.data = static_cast<char *>(tensor.data) + tensor.byte_offset;
     own.device = device;
     *is_read = true;
@@ -183,21 +184,38 @@ bool KernelArguments::choose_stream_for(PyObject *given, HeldStream *stream) con
         stream->set_default(device);
         return true;
     }
-    if (has_tensors_ && tensors_.producer.device == device)
-        return choose_stream(state_, function_, given, device, {&tensors_}, stream);
     const TrackedView *first = nullptr;  // that has a producer on the device
-    for (int i = 0; num_operands_ > 0 && i < count_ && first == nullptr; ++i) {
-        const Operand *operand = arrays_[i].operand;
-        if (operand == nullptr || !operand->access().has_producer) continue;
-        if (device < 0 || operand->access().producer.device == device) first = &operand->access();
+    for (int i = 0; (num_operands_ > 0 || has_tensors_) && i < count_ && first == nullptr; ++i) {
+        const ArrayArgument &own = arrays_[i];
+        const TrackedView *access = own.is_tensor            ? &tensors_
+                                    : own.operand != nullptr ? &own.operand->access()
+                                                             : nullptr;
+        if (access == nullptr || !access->has_producer) continue;
+        if (device < 0 || access->producer.device == device) first = access;
     }
     return choose_stream(state_, function_, given, device, {first}, stream);
 }
 
 bool KernelArguments::check_unchanged() const noexcept {
-    for (int i = 0; num_operands_ > 0 && i < count_; ++i)
-        if (arrays_[i].operand != nullptr && !arrays_[i].operand->check_unchanged(function_)) return false;
+    for (int i = 0; (num_operands_ > 0 || has_tensors_) && i < count_; ++i) {
+        const ArrayArgument &own = arrays_[i];
+        if (own.operand != nullptr && !own.operand->check_unchanged(function_)) return false;
+        if (own.is_tensor && !is_still_at(objects_[i], own.data)) {
+            if (PyErr_Occurred() == nullptr)
+                PyErr_Format(PyExc_RuntimeError, "%s: %s has been given other memory by code that ran meanwhile",
+                             function_, argument_name(i));
+            return false;
+        }
+    }
     return true;
+}
+
+bool KernelArguments::is_still_at(PyObject *tensor, const void *data) const noexcept {
+    const TypeRecord *record = known_foreign(state_, tensor);
+    dlpack::Tensor now{};
+    ElementType type{};
+    return record != nullptr && glance_at_tensor(*record, tensor, &now, &type) &&
+           static_cast<char *>(now.data) + now.byte_offset == data;
 }
 
 bool KernelArguments::begin(const StreamRef &stream) const noexcept {

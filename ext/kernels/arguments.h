@@ -16,6 +16,7 @@ struct ArrayArgument {
     int device = -1;             // whose memory it is; -1: memory that all reach
     ElementType type = ElementType::float32;
     bool is_array = false;
+    bool is_tensor = false;  // of torch, read the short way
     bool read_only = false;
     bool writes = false;  // what the kernel may do to it
 };
@@ -45,11 +46,13 @@ private:
     bool read_tensor(const TypeRecord &record, int i, bool *is_read) noexcept;
     bool read_one(int i, ReadContext &reading) noexcept;
     bool find_pinned(int i) noexcept;
+    bool is_still_at(PyObject *tensor, const void *data) const noexcept;
     bool pack_array(const KernelParameter &parameter, int i, int device, bool unchecked,
                     unsigned char *to) noexcept;
     bool pack_value(const KernelParameter &parameter, int i, bool unchecked, unsigned char *to) noexcept;
     bool pack_numpy_scalar(const KernelParameter &parameter, int i, bool unchecked, unsigned char *to) noexcept;
-    bool pack_structure(const KernelParameter &parameter, int i, bool *is_one, unsigned char *to) noexcept;
+    bool pack_structure(const KernelParameter &parameter, int i, bool unchecked, bool *is_one,
+                        unsigned char *to) noexcept;
     bool pack_number(const KernelParameter &parameter, int i, unsigned char *to) noexcept;
     bool pack_by_width(const KernelParameter &parameter, int i, unsigned char *to) noexcept;
     bool refuse(const KernelParameter &parameter, int i, PyObject *type, const char *got,

@@ -79,7 +79,8 @@ struct LaunchRequest {
 bool parse_extent(const char *function, const char *name, PyObject *object, unsigned *extent) noexcept;
 // Bytes of dynamic shared memory.
 bool parse_shared(const char *function, PyObject *object, unsigned *bytes) noexcept;
-// Refuses what the device, or the kernel on it, does not take.
+// Refuse what the device, or the kernel on it, does not take; shared memory first, on which k.over() depends.
+bool check_shared(const char *function, const LaunchShape &shape, const LoadedKernel &kernel, int device) noexcept;
 bool check_shape(const char *function, const LaunchShape &shape, const LoadedKernel &kernel, int device) noexcept;
 
 bool launch_kernel(ModuleState &state, RawKernelObject *self, const LaunchRequest &request,
@@ -94,7 +95,8 @@ bool image_on(ModuleState &state, const char *function, RawModuleObject *module,
 bool find_kernel(const ModuleState &state, const char *function, RawModuleObject *module, KernelImage *image,
                  PyObject *name, UserKernel **kernel) noexcept;
 
-PyRef make_module(ModuleState &state, PyObject *code, PyObject *path, PyObject *options, PyObject *names) noexcept;
+PyRef make_module(ModuleState &state, const char *function, PyObject *code, PyObject *path, PyObject *options,
+                  PyObject *names) noexcept;
 PyRef make_kernel(ModuleState &state, RawModuleObject *module, PyObject *name, bool cooperative) noexcept;
 // k[grid, block] and k.over(threads).
 PyRef make_launcher(ModuleState &state, PyObject *kernel, const LaunchRequest &request) noexcept;

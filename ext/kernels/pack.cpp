@@ -36,6 +36,23 @@ struct ParameterText {
     }
 };
 
+// Of Python's own numbers, by their own values: a subclass may say something else of itself.
+bool real_of(PyObject *number, double *real, double *imaginary) noexcept {
+    const bool is_complex = PyComplex_Check(number) != 0;
+    *real = is_complex                  ? PyComplex_RealAsDouble(number)
+            : PyLong_Check(number) != 0 ? PyLong_AsDouble(number)
+                                        : PyFloat_AsDouble(number);
+    *imaginary = is_complex ? PyComplex_ImagAsDouble(number) : 0.0;
+    return *real != -1.0 || PyErr_Occurred() == nullptr;
+}
+
+bool is_char(const ParameterType &type) noexcept { return std::strcmp(type.text, "char") == 0; }
+
+// Whether a number of NumPy or ctypes may stand for a parameter: char is either of the two.
+bool is_same_number(const ParameterType &type, ElementType element) noexcept {
+    return element == type.element || (element == ElementType::uint8 && is_char(type));
+}
+
 PyRef type_name_of(PyObject *object) noexcept {
     return PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject *>(Py_TYPE(object)), "__name__"));
 }
@@ -161,13 +178,12 @@ bool KernelArguments::pack_numpy_scalar(const KernelParameter &parameter, int i,
     if (!is_known && PyErr_Occurred() != nullptr) return false;
     char got[96];
     std::snprintf(got, sizeof got, "a NumPy scalar of %s", is_known ? name_of(element) : "another type");
+    if (PyDataType_REFCHK(dtype)) return refuse(parameter, i, objects_[i], nullptr, "no Python objects");
     if (!is_known && !is_structure) return refuse(parameter, i, objects_[i], nullptr, "a number");
     if (!unchecked && type.kind == Kind::pointer)
         return refuse(parameter, i, nullptr, got, "an array, None or a cukern.Pointer");
     if (!unchecked && type.kind == Kind::number && !(is_structure && type.is_class)) {
-        const bool is_char = parameter.type.element == ElementType::int8 && element == ElementType::uint8 &&
-                             std::strcmp(type.text, "char") == 0;
-        if (is_structure || (element != type.element && !is_char)) {
+        if (is_structure || !is_same_number(type, element)) {
             char takes[96];
             std::snprintf(takes, sizeof takes, "a NumPy scalar of %s, or a Python number", name_of(type.element));
             return refuse(parameter, i, nullptr, got, takes);
@@ -184,7 +200,7 @@ bool KernelArguments::pack_numpy_scalar(const KernelParameter &parameter, int i,
 }
 
 // A structure or a number of ctypes, by its bytes. `is_one`: whether the argument is one.
-bool KernelArguments::pack_structure(const KernelParameter &parameter, int i, bool *is_one,
+bool KernelArguments::pack_structure(const KernelParameter &parameter, int i, bool unchecked, bool *is_one,
                                      unsigned char *to) noexcept {
     const ParameterType &type = parameter.type;
     *is_one = PyObject_CheckBuffer(objects_[i]) != 0;
@@ -193,9 +209,13 @@ bool KernelArguments::pack_structure(const KernelParameter &parameter, int i, bo
     if (!buffer.acquire(objects_[i], PyBUF_FORMAT)) return false;
     const auto bytes = static_cast<std::size_t>(buffer.get().len);
     ElementType element{};
-    const bool is_number = element_type_of(buffer.get().format, buffer.get().itemsize, &element) == Format::known;
-    const bool fits = type.kind == Kind::unknown || type.kind == Kind::structure ||
-                      (type.kind == Kind::number && (is_number ? element == type.element : type.is_class));
+    const char *text = buffer.get().format;
+    const Format format = element_type_of(text, buffer.get().itemsize, &element);
+    if (format == Format::untyped)  // a byte: of ctypes an integer of 8 bits
+        element = text != nullptr && std::strchr(text, 'B') != nullptr ? ElementType::uint8 : ElementType::int8;
+    const bool is_number = format == Format::known || (format == Format::untyped && bytes == 1);
+    const bool fits = unchecked || type.kind == Kind::unknown || type.kind == Kind::structure ||
+                      (type.kind == Kind::number && (is_number ? is_same_number(type, element) : type.is_class));
     if (!fits) return refuse(parameter, i, objects_[i], nullptr, "another type");
     if (bytes != parameter.size) return refuse_width(parameter, i, "a structure", static_cast<int>(bytes));
     std::memcpy(to, buffer.get().buf, bytes);
@@ -208,17 +228,20 @@ bool KernelArguments::pack_number(const KernelParameter &parameter, int i, unsig
     if (kind_of(type) == 'b' || is_integer(type)) {
         if (!PyLong_Check(object)) return refuse_number(parameter, i);
         const bool is_bool = kind_of(type) == 'b';
-        const bool is_char = type == ElementType::int8 && std::strcmp(parameter.type.text, "char") == 0;
-        if (!store_integer(object, parameter.size, kind_of(type) == 'i', kind_of(type) != 'i' || is_char, to) ||
+        const bool may_be_unsigned = kind_of(type) != 'i' || is_char(parameter.type);
+        if (!store_integer(object, parameter.size, kind_of(type) == 'i', may_be_unsigned, to) ||
             (is_bool && to[0] > 1))
             return refuse_overflow(parameter, i);
         return true;
     }
-    const bool is_complex = PyComplex_Check(object) != 0;
-    if (is_complex && kind_of(type) != 'c') return refuse_number(parameter, i);
-    const double real = is_complex ? PyComplex_RealAsDouble(object) : PyFloat_AsDouble(object);
-    if (real == -1.0 && PyErr_Occurred() != nullptr) return false;
-    const double imaginary = is_complex ? PyComplex_ImagAsDouble(object) : 0.0;
+    if (PyComplex_Check(object) != 0 && kind_of(type) != 'c') return refuse_number(parameter, i);
+    double real = 0;
+    double imaginary = 0;
+    if (!real_of(object, &real, &imaginary) && PyErr_ExceptionMatches(PyExc_OverflowError) == 0) return false;
+    if (PyErr_Occurred() != nullptr) {  // an int beyond all floats
+        PyErr_Clear();
+        return refuse_overflow(parameter, i);
+    }
     return store_number(type, real, imaginary, to) || refuse_overflow(parameter, i);
 }
 
@@ -231,15 +254,14 @@ bool KernelArguments::pack_by_width(const KernelParameter &parameter, int i, uns
         return store_integer(object, bytes, true, true, to) || refuse_overflow(parameter, i);
     }
     const bool is_complex = PyComplex_Check(object) != 0;
-    const std::size_t part = is_complex ? bytes / 2 : bytes;
-    if (part != 4 && part != 8)
+    if (bytes != (is_complex ? 16 : 4) && bytes != 8)
         return refuse(parameter, i, objects_[i], nullptr,
                       "a NumPy scalar, since its width is not that of a float");
-    const double real = is_complex ? PyComplex_RealAsDouble(object) : PyFloat_AsDouble(object);
-    if (real == -1.0 && PyErr_Occurred() != nullptr) return false;
+    double real = 0;
+    double imaginary = 0;
     const ElementType type = type_of(is_complex ? 'c' : 'f', static_cast<int>(bytes));
-    return store_number(type, real, is_complex ? PyComplex_ImagAsDouble(object) : 0.0, to) ||
-           refuse_overflow(parameter, i);
+    return real_of(object, &real, &imaginary) &&
+           (store_number(type, real, imaginary, to) || refuse_overflow(parameter, i));
 }
 
 bool KernelArguments::pack_value(const KernelParameter &parameter, int i, bool unchecked,
@@ -260,11 +282,14 @@ bool KernelArguments::pack_value(const KernelParameter &parameter, int i, bool u
     const bool is_number = PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object);
     if (!is_number) {
         bool is_one = false;
-        if (!pack_structure(parameter, i, &is_one, to)) return false;
+        if (!pack_structure(parameter, i, unchecked, &is_one, to)) return false;
         return is_one || refuse(parameter, i, object, nullptr, "an array or a number");
     }
+    // A number that the parameter's type holds is one of that type, checked or not.
+    const bool is_held = PyLong_Check(object) != 0 || (PyFloat_Check(object) != 0 && is_floating(type.element)) ||
+                         kind_of(type.element) == 'c';
+    if (type.kind == Kind::number && (!unchecked || is_held)) return pack_number(parameter, i, to);
     if (unchecked || type.kind == Kind::unknown) return pack_by_width(parameter, i, to);
-    if (type.kind == Kind::number) return pack_number(parameter, i, to);
     return refuse(parameter, i, object, nullptr,
                   type.kind == Kind::pointer
                       ? "an array, None for a null pointer, or an address as cukern.Pointer(address)"

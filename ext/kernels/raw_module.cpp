@@ -37,7 +37,7 @@ PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     if (is_given(compiler) &&
         (PyUnicode_Check(compiler) == 0 || PyUnicode_CompareWithASCIIString(compiler, "nvrtc") != 0))
         return PyErr_Format(PyExc_ValueError, "RawModule: backend must be 'nvrtc', got %R", compiler);
-    return make_module(state_of(PyType_GetModule(type)), given_or_null(code), given_or_null(path),
+    return make_module(state_of(PyType_GetModule(type)), "RawModule", given_or_null(code), given_or_null(path),
                        given_or_null(options), given_or_null(expressions))
         .release();
 }
@@ -75,6 +75,14 @@ PyRef compile_for(ModuleState &state, RawModuleObject *module, int device) noexc
     if (PyArg_ParseTuple(built.get(), "SO!:build", &image, &PyDict_Type, &lowered) == 0) return {};
     PyRef old = PyRef::steal(std::exchange(module->lowered, PyRef::borrow(lowered).release()));
     return PyRef::borrow(image);
+}
+
+// What a name that was asked for is called in the image; the name itself where the compiler tells no other.
+PyRef name_in_image(RawModuleObject *module, PyObject *name) noexcept {
+    const PyRef names = PyRef::borrow(module->lowered);
+    PyObject *found = names ? PyDict_GetItemWithError(names.get(), name) : nullptr;
+    if (found == nullptr && PyErr_Occurred() != nullptr) return {};
+    return PyRef::borrow(found != nullptr ? found : name);
 }
 
 struct NameSearch {
@@ -138,9 +146,8 @@ bool image_on(ModuleState &state, const char *function, RawModuleObject *module,
 
 bool find_kernel(const ModuleState &state, const char *function, RawModuleObject *module, KernelImage *image,
                  PyObject *name, UserKernel **kernel) noexcept {
-    PyObject *lowered = module->lowered == nullptr ? nullptr : PyDict_GetItemWithError(module->lowered, name);
-    if (lowered == nullptr && PyErr_Occurred() != nullptr) return false;
-    const char *wanted = PyUnicode_AsUTF8AndSize(lowered != nullptr ? lowered : name, nullptr);
+    const PyRef own = name_in_image(module, name);
+    const char *wanted = own ? PyUnicode_AsUTF8AndSize(own.get(), nullptr) : nullptr;
     if (wanted == nullptr) return false;
     Status status = image->find(wanted, kernel);
     if (status == CUKERN_OK && *kernel != nullptr) return true;
@@ -157,11 +164,11 @@ bool find_kernel(const ModuleState &state, const char *function, RawModuleObject
     return false;
 }
 
-PyRef make_module(ModuleState &state, PyObject *code, PyObject *path, PyObject *options,
+PyRef make_module(ModuleState &state, const char *function, PyObject *code, PyObject *path, PyObject *options,
                   PyObject *names) noexcept {
     const PyRef compiler = compile_module();
     const PyRef read = compiler ? PyRef::steal(PyObject_CallMethod(
-                                      compiler.get(), "read", "OOOO", code != nullptr ? code : Py_None,
+                                      compiler.get(), "read", "sOOOO", function, code != nullptr ? code : Py_None,
                                       path != nullptr ? path : Py_None, options != nullptr ? options : Py_None,
                                       names != nullptr ? names : Py_None))
                                 : PyRef();
@@ -217,6 +224,8 @@ PyObject *module_get_global(PyObject *self, PyObject *const *values, Py_ssize_t 
     static constexpr Signature kSignature(CUKERN_GET_GLOBAL);
     PyObject *arguments[Signature::kMost];
     if (!kSignature.parse("get_global", self, values, count, names, arguments)) return nullptr;
+    if (PyUnicode_Check(arguments[1]) == 0)
+        return PyErr_Format(PyExc_TypeError, "get_global: expected a variable's name, got %R", arguments[1]);
     ModuleState &state = state_of_type(self);
     RawModuleObject *module = as_module(self);
     int device = 0;
@@ -224,10 +233,8 @@ PyObject *module_get_global(PyObject *self, PyObject *const *values, Py_ssize_t 
     ElementType type = ElementType::uint8;
     if (is_given(arguments[2]) && !parse_dtype(state, "get_global", arguments[2], &type)) return nullptr;
     if (!image_here(state, "get_global", module, &device, &image)) return nullptr;
-    PyObject *lowered =
-        module->lowered == nullptr ? nullptr : PyDict_GetItemWithError(module->lowered, arguments[1]);
-    if (lowered == nullptr && PyErr_Occurred() != nullptr) return nullptr;
-    const char *name = PyUnicode_AsUTF8AndSize(lowered != nullptr ? lowered : arguments[1], nullptr);
+    const PyRef own = name_in_image(module, arguments[1]);
+    const char *name = own ? PyUnicode_AsUTF8AndSize(own.get(), nullptr) : nullptr;
     if (name == nullptr) return nullptr;
     ForeignArray array;
     std::size_t bytes = 0;

@@ -65,6 +65,22 @@ bool parse_shared(const char *function, PyObject *object, unsigned *bytes) noexc
     return true;
 }
 
+bool check_shared(const char *function, const LaunchShape &shape, const LoadedKernel &kernel,
+                  int device) noexcept {
+    const LaunchLimits &limits = *kernel.limits;
+    const KernelAttributes &own = *kernel.attributes;
+    if (shape.shared > static_cast<unsigned>(own.max_dynamic_shared_size_bytes)) {
+        PyErr_Format(
+            PyExc_ValueError,
+            "%s: shared_mem=%u is more than the kernel's max_dynamic_shared_size_bytes, %d, which can be set "
+            "to at most %d on device %d",
+            function, shape.shared, own.max_dynamic_shared_size_bytes,
+            static_cast<int>(limits.shared) - own.shared_size_bytes, device);
+        return false;
+    }
+    return true;
+}
+
 bool check_shape(const char *function, const LaunchShape &shape, const LoadedKernel &kernel, int device) noexcept {
     const LaunchLimits &limits = *kernel.limits;
     const KernelAttributes &own = *kernel.attributes;
@@ -81,15 +97,6 @@ bool check_shape(const char *function, const LaunchShape &shape, const LoadedKer
             "%s: a block of %u threads is more than the %d that this kernel takes on device %d (%d registers "
             "a thread)",
             function, threads, own.max_threads_per_block, device, own.num_regs);
-        return false;
-    }
-    if (shape.shared > static_cast<unsigned>(own.max_dynamic_shared_size_bytes)) {
-        PyErr_Format(
-            PyExc_ValueError,
-            "%s: shared_mem=%u is more than the kernel's max_dynamic_shared_size_bytes, %d, which can be set "
-            "to at most %d on device %d",
-            function, shape.shared, own.max_dynamic_shared_size_bytes,
-            static_cast<int>(limits.shared) - own.shared_size_bytes, device);
         return false;
     }
     if (shape.cooperative && !limits.cooperative) {

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/backend.h"
+#include "base/errors.h"
 #include "base/methods.h"
 #include "kernels/arguments.h"
 
@@ -21,20 +22,17 @@ public:
         name_ = strdup(name);
         num_parameters_ = count;
         parameters_ = new (std::nothrow) KernelParameter[static_cast<std::size_t>(count) + 1];
-        const std::unique_ptr<ParameterType[]> types(new (std::nothrow)
-                                                         ParameterType[static_cast<std::size_t>(count) + 1]);
-        if (name_ == nullptr || parameters_ == nullptr || types == nullptr) return false;
-        int known = 0;
-        const bool are_known = parameter_types(name, types.get(), count, &known) && known == count;
+        if (name_ == nullptr || parameters_ == nullptr) return false;
         for (int i = 0; i < count; ++i) {
             const auto size = static_cast<std::size_t>(sizes[i]);
             std::size_t alignment = 1;
             while (alignment < 16 && size % (2 * alignment) == 0) alignment *= 2;
             const std::size_t offset = (bytes_ + alignment - 1) / alignment * alignment;
-            parameters_[i] = {offset, size, are_known ? types[static_cast<std::size_t>(i)] : ParameterType()};
+            parameters_[i].offset = offset;
+            parameters_[i].size = size;
             bytes_ = offset + size;
         }
-        return true;
+        return describe_parameters(name, parameters_, count);
     }
     ~DescribedKernel() override {
         std::free(name_);
@@ -105,9 +103,21 @@ PyObject *signature_method(PyObject *, PyObject *args) {
     return list ? Py_BuildValue("sO", plain, list.get()) : nullptr;
 }
 
+// _check_image(image): ValueError for an image that is cut off.
+PyObject *check_image_method(PyObject *module, PyObject *image) {
+    BufferHolder buffer;
+    if (!buffer.acquire(image, PyBUF_SIMPLE)) return nullptr;
+    const Status status = check_image(buffer.get().buf, static_cast<std::size_t>(buffer.get().len));
+    if (status == CUKERN_OK) Py_RETURN_NONE;
+    raise_status(state_of(module), "_check_image", status);
+    return nullptr;
+}
+
 }  // namespace
 
 PyMethodDef kKernelTestingMethods[] = {
+    {"_check_image", check_image_method, METH_O,
+     "_check_image(image, /)\n--\n\nRaise ValueError for an image that is cut off."},
     {"_pack_arguments", pack_method, METH_VARARGS,
      "_pack_arguments(name, sizes, args, unchecked, /)\n--\n\nReturn the parameters that a launch would pass."},
     {"_kernel_signature", signature_method, METH_VARARGS,

@@ -27,12 +27,18 @@ DEFAULT_LIMIT = 256 << 20  # bytes of the cache
 CONTEXT = 2  # lines of the source around one that a message is about
 
 _PTX = re.compile(r"\s*(//[^\n]*\n\s*)*\.version\b")
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\S))', re.MULTILINE)
+# Wherever the word stands, so that neither comments nor other spellings of # hide one.
+_INCLUDE = re.compile(r"\binclude(?:_next)?\b(?:\s|/\*.*?\*/)*(?:\"([^\"\n]+)\"|<([^>\n]+)>)?", re.DOTALL)
+_HASH = re.compile(r"#|%:|\?\?=")
+_ASKS_FOR_FILES = re.compile(r"__has_include|__has_embed|\bembed\b")
+_FILE_OPTION = re.compile(r"--?(?:include\b|pre-include|use-pch|create-pch|pch|options-file|optf)")
+_ENTRY = re.compile(r"[0-9a-f]{64}\.bin|cukern-\w+\.part")
 _MESSAGE = re.compile(rf"^{re.escape(FILE_NAME)}\((\d+)\): ", re.MULTILINE)
 _IGNORED = re.compile(r"-O[0-3]|--optimize=[0-3]")  # of nvcc: NVRTC always optimises
 
 
 def read(
+    function: str,
     code: str | bytes | None,
     path: str | os.PathLike[str] | None,
     options: Sequence[str] | None,
@@ -40,28 +46,31 @@ def read(
 ) -> tuple[str | bytes, tuple[str, ...], tuple[str, ...]]:
     """Return the source or the image of a module, and its options and name expressions as tuples."""
     if (code is None) == (path is None):
-        raise TypeError("RawModule: expected either code= or path=")
+        raise TypeError(f"{function}: expected either code= or path=")
     if path is not None:
         code = Path(path).read_bytes()
     if isinstance(code, bytearray | memoryview):
         code = bytes(code)
     if not isinstance(code, str | bytes):
-        raise TypeError(f"RawModule: code must be str (CUDA C++ or PTX) or bytes (an image), got {type(code).__name__}")
+        raise TypeError(
+            f"{function}: code must be str (CUDA C++ or PTX) or bytes (an image), got {type(code).__name__}"
+        )
     if isinstance(code, str) and _PTX.match(code):
         code = code.encode()
     if isinstance(code, str) and "\0" in code:
-        raise ValueError("RawModule: the source has a null character; pass an image as bytes")
+        raise ValueError(f"{function}: the source has a null character; pass an image as bytes")
     if len(code) == 0:
-        raise ValueError("RawModule: code is empty")
-    return code, _words("options", options), _words("name_expressions", names)
+        raise ValueError(f"{function}: code is empty")
+    return code, _words(function, "options", options), _words(function, "name_expressions", names)
 
 
-def _words(name: str, words: Sequence[str] | None) -> tuple[str, ...]:
-    if words is None:
-        return ()
-    if isinstance(words, str) or not all(isinstance(word, str) for word in words):
-        raise TypeError(f"RawModule: {name} must be a sequence of str, got {words!r}")
-    return tuple(words)
+def _words(function: str, name: str, words: Iterable[str] | None) -> tuple[str, ...]:
+    found = () if words is None or isinstance(words, str) else tuple(words)
+    if isinstance(words, str) or not all(isinstance(word, str) for word in found):
+        raise TypeError(f"{function}: {name} must be a sequence of str, got {words!r}")
+    if any("\0" in word for word in found):
+        raise ValueError(f"{function}: {name} has a null character: {found!r}")
+    return found
 
 
 def build(
@@ -78,8 +87,10 @@ def build(
         if (Path(folder) / "cccl").is_dir():  # cuda/std and the like, from CUDA 13 on
             options = (*options, f"-I{folder}/cccl")
         options = (*options, f"-I{folder}")
-    key = key_of(code, options, names, version)
-    path = None if key is None else cache_folder() / f"{key}.bin"
+    path = None  # of the entry; without a home or a current folder, or beside files that cannot be read, there is none
+    with contextlib.suppress(OSError, RuntimeError):
+        key = key_of(code, options, names, version, folder)
+        path = None if key is None else cache_folder() / f"{key}.bin"
     found = None if path is None else load(path)
     if found is not None:
         return found
@@ -130,55 +141,71 @@ def _headers(library: str) -> str | None:
     return None
 
 
-def key_of(code: str, options: tuple[str, ...], names: tuple[str, ...], version: str) -> str | None:
+def key_of(
+    code: str, options: tuple[str, ...], names: tuple[str, ...], version: str, toolkit: str | None
+) -> str | None:
     """Return what names an entry, or None where what a source includes cannot be told from its text."""
-    included = included_files(code, options)
+    included = included_files(code, options, toolkit)
     if included is None:
         return None
     parts = [FORMAT, code, options, sorted(names), version, included]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def included_files(code: str, options: Iterable[str]) -> list[tuple[str, str]] | None:
+def included_files(code: str, options: Iterable[str], toolkit: str | None) -> list[tuple[str, str]] | None:
     """Return all files that a source may include, each with a hash of it: in its folder, and in those of the options.
 
-    Those of the toolkit's folder, the last of them, go by size and time, and are not looked into. None where a name
-    is made by a macro, and where the options name files.
+    Those of the toolkit go by size and time, and are not looked into. None where a name is made by a macro, where
+    whether a file is there matters, and where the options name files.
     """
-    folders, has_files = _folders(options)
-    if has_files:
+    folders = include_folders(options)
+    if folders is None:
         return None
     found: dict[str, str] = {}
     waiting = [(code, Path.cwd())]  # where NVRTC looks first, since the source has no folder of its own
     while waiting:
         text, own_folder = waiting.pop()
-        for quoted, angled, other in _INCLUDE.findall(text):
-            if other:
-                return None
-            for path in [folder / (quoted or angled) for folder in (own_folder, Path.cwd(), *folders)]:
-                if str(path) in found or not path.is_file():
-                    continue
-                if folders and path.is_relative_to(folders[-1]):
-                    status = path.stat()
-                    found[str(path)] = f"{status.st_size} {status.st_mtime_ns}"
-                    continue
-                data = path.read_bytes()
-                found[str(path)] = hashlib.sha256(data).hexdigest()
-                waiting.append((data.decode(errors="replace"), path.parent))
+        names = _included_names(text)
+        if names is None:
+            return None
+        for path in [folder / name for name in names for folder in (own_folder, Path.cwd(), *folders)]:
+            if str(path) in found or not path.is_file():
+                continue
+            if toolkit is not None and path.is_relative_to(toolkit):
+                status = path.stat()
+                found[str(path)] = f"{status.st_size} {status.st_mtime_ns}"
+                continue
+            data = path.read_bytes()
+            found[str(path)] = hashlib.sha256(data).hexdigest()
+            waiting.append((data.decode(errors="replace"), path.parent))
     return sorted(found.items())
 
 
-def _folders(options: Iterable[str]) -> tuple[list[Path], bool]:
-    """Return the folders to include from, and whether an option names a file."""
+def _included_names(text: str) -> list[str] | None:
+    """Return the names of what a text may include, or None where it cannot be told."""
+    text = re.sub(r"\\[^\S\n]*\n", "", text)  # lines that go on in the next
+    if _ASKS_FOR_FILES.search(text):
+        return None
+    names = []
+    for match in _INCLUDE.finditer(text):
+        if name := match[1] or match[2]:
+            names.append(name)
+        elif _HASH.search(text, text.rfind("\n", 0, match.start()) + 1, match.start()):
+            return None
+    return names
+
+
+def include_folders(options: Iterable[str]) -> list[Path] | None:
+    """Return the folders to include from, or None where an option names a file."""
     folders: list[Path] = []
     words = iter(options)
     for word in words:
-        matched = re.fullmatch(r"(?:-I|--include-path=?)(.*)", word)
+        matched = re.fullmatch(r"(?:-I|--include-path)[= ]*(.*)", word)
         if matched:
             folders.append(Path(matched[1] or next(words, ".")))
-        elif re.match(r"-include\b|--pre-include|--use-pch|--create-pch|-pch|--pch", word):
-            return folders, True
-    return folders, False
+        elif _FILE_OPTION.match(word):
+            return None
+    return folders
 
 
 def cache_folder() -> Path:
@@ -210,7 +237,7 @@ def store(path: Path, image: bytes, lowered: dict[str, str]) -> None:
     rest = json.dumps(lowered).encode() + b"\n" + image
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix="cukern-", suffix=".part")
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(hashlib.sha256(rest).digest() + rest)
@@ -230,7 +257,7 @@ def _limit() -> int:
 
 def _entries(folder: Path) -> Iterator[tuple[float, int, Path]]:
     for path in folder.iterdir():
-        if path.suffix not in (".bin", ".part"):
+        if not _ENTRY.fullmatch(path.name):  # somebody else's
             continue
         try:
             status = path.stat()
@@ -259,7 +286,7 @@ def _compile_error(code: str, options: tuple[str, ...], log: str) -> Exception:
 
 def with_source(code: str, log: str) -> str:
     """Return a compiler's log with the numbered lines of the source around each that a message is about."""
-    lines = code.splitlines()
+    lines = code.removesuffix("\n").split("\n")  # as the compiler counts them
     width = len(str(len(lines)))
     parts = []
     for part in log.strip("\n").split("\n\n"):  # one message each

@@ -47,6 +47,10 @@ struct KernelParameter {
     ParameterType type;
 };
 
+// Gives parameters, whose sizes are known, the types that the kernel's name tells. A type whose size is another is
+// unknown. False where memory ran out.
+bool describe_parameters(const char *name, KernelParameter *parameters, int count) noexcept;
+
 struct KernelAttributes {
     int max_threads_per_block;
     int shared_size_bytes;
@@ -80,7 +84,7 @@ struct LaunchShape {
     bool cooperative = false;
 };
 
-// A kernel of a loaded image. It lives as long as the process, as its image does.
+// A kernel of a loaded image. It lives as long as the process, as its image does. One thread at a time uses it.
 class UserKernel {
 public:
     UserKernel(const UserKernel &) = delete;
@@ -109,6 +113,9 @@ protected:
 // `parameters`: a block of parameter_bytes(), laid out by the parameters' offsets.
 Status launch_user_kernel(UserKernel &kernel, const LaunchShape &shape, const void *parameters,
                           const StreamRef &stream) noexcept;
+
+// CUKERN_INVALID_ARGUMENT for a cubin or fatbin that is cut off.
+Status check_image(const void *image, std::size_t bytes) noexcept;
 
 // A cubin, fatbin or PTX that is loaded. A graph or a stream may run its kernels at any time, so that it stays
 // loaded until the process ends; the same bytes are loaded once.

@@ -63,35 +63,26 @@ public:
     Status attributes(int device, const KernelAttributes **attributes) noexcept override {
         PerDevice *own = nullptr;
         CUKERN_TRY(of_device(device, &own));
-        if (!own->has_attributes.load(std::memory_order_acquire)) CUKERN_TRY(read_attributes(device, own));
         *attributes = &own->attributes;
-        return CUKERN_OK;
+        return own->is_described ? CUKERN_OK : on_device(device, read_attributes);
     }
 
     Status set(int device, KernelSetting setting, int value) noexcept override {
-        PerDevice *own = nullptr;
-        CUKERN_TRY(of_device(device, &own));
-        const OnDevice scope(device);
-        CUKERN_TRY(scope.status());
-        CUfunction function = nullptr;
-        CUKERN_TRY(function_of(own, &function));
         const CUfunction_attribute attribute = setting == KernelSetting::max_dynamic_shared_size
                                                    ? CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                                                    : CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
-        CUKERN_TRY(
-            check_driver(library_functions().set_attribute(function, attribute, value), "cuFuncSetAttribute"));
-        return read_attributes(device, own);
+        return on_device(device, [&](PerDevice *own, CUfunction function) {
+            CUKERN_TRY(
+                check_driver(library_functions().set_attribute(function, attribute, value), "cuFuncSetAttribute"));
+            return read_attributes(own, function);
+        });
     }
 
     Status occupancy(int device, unsigned shared, int *grid, int *block) noexcept override {
-        PerDevice *own = nullptr;
-        CUKERN_TRY(of_device(device, &own));
-        const OnDevice scope(device);
-        CUKERN_TRY(scope.status());
-        CUfunction function = nullptr;
-        CUKERN_TRY(function_of(own, &function));
-        return check_driver(library_functions().occupancy(grid, block, function, nullptr, shared, 0),
-                            "cuOccupancyMaxPotentialBlockSize");
+        return on_device(device, [&](PerDevice *, CUfunction function) {
+            return check_driver(library_functions().occupancy(grid, block, function, nullptr, shared, 0),
+                                "cuOccupancyMaxPotentialBlockSize");
+        });
     }
 
     Status launch(const LaunchShape &shape, const void *parameters, int device, CUstream stream) noexcept {
@@ -112,7 +103,7 @@ private:
     struct PerDevice {
         void *context = nullptr;
         CUfunction function = nullptr;
-        std::atomic<bool> has_attributes{false};
+        bool is_described = false;
         KernelAttributes attributes{};
     };
 
@@ -132,22 +123,15 @@ private:
                                                   &size) == CUDA_SUCCESS)
             ++num_parameters_;
         parameters_ = new (std::nothrow) KernelParameter[static_cast<std::size_t>(num_parameters_) + 1];
-        auto *const types = new (std::nothrow) ParameterType[static_cast<std::size_t>(num_parameters_) + 1];
-        if (name_ == nullptr || parameters_ == nullptr || types == nullptr) {
-            delete[] types;
-            return no_memory();
-        }
-        int count = 0;
-        const bool are_known = parameter_types(name_, types, num_parameters_, &count) && count == num_parameters_;
+        if (name_ == nullptr || parameters_ == nullptr) return no_memory();
         for (int i = 0; i < num_parameters_; ++i) {
             KernelParameter &parameter = parameters_[i];
-            library_functions().parameter_info(kernel_, static_cast<std::size_t>(i), &parameter.offset,
-                                               &parameter.size);
-            parameter.type = are_known ? types[i] : ParameterType();
+            CUKERN_TRY(check_driver(library_functions().parameter_info(kernel_, static_cast<std::size_t>(i),
+                                                                       &parameter.offset, &parameter.size),
+                                    "cuKernelGetParamInfo"));
             bytes_ = parameter.offset + parameter.size;
         }
-        delete[] types;
-        return CUKERN_OK;
+        return describe_parameters(name_, parameters_, num_parameters_) ? CUKERN_OK : no_memory();
     }
 
     Status of_device(int device, PerDevice **own) noexcept {
@@ -157,11 +141,10 @@ private:
         if (*own != nullptr) return CUKERN_OK;
         auto *made = new (std::nothrow) PerDevice;
         if (made == nullptr) return no_memory();
-        if (devices_[device].compare_exchange_strong(*own, made, std::memory_order_acq_rel)) {
+        if (!devices_[device].compare_exchange_strong(*own, made, std::memory_order_acq_rel))
+            delete made;  // another thread was first
+        else
             *own = made;
-        } else {
-            delete made;
-        }
         return CUKERN_OK;
     }
 
@@ -179,11 +162,19 @@ private:
         return CUKERN_OK;
     }
 
-    Status read_attributes(int device, PerDevice *own) noexcept {
+    // Calls use(own, function) while the device is current.
+    template <typename Use>
+    Status on_device(int device, const Use &use) noexcept {
+        PerDevice *own = nullptr;
+        CUKERN_TRY(of_device(device, &own));
         const OnDevice scope(device);
         CUKERN_TRY(scope.status());
         CUfunction function = nullptr;
         CUKERN_TRY(function_of(own, &function));
+        return use(own, function);
+    }
+
+    static Status read_attributes(PerDevice *own, CUfunction function) noexcept {
         KernelAttributes &a = own->attributes;
         const struct {
             CUfunction_attribute attribute;
@@ -203,7 +194,7 @@ private:
         for (const auto &[attribute, value] : all)
             CUKERN_TRY(
                 check_driver(library_functions().attribute(value, attribute, function), "cuFuncGetAttribute"));
-        own->has_attributes.store(true, std::memory_order_release);
+        own->is_described = true;
         return CUKERN_OK;
     }
 
@@ -343,6 +334,7 @@ public:
                 KernelImage **out) noexcept override {
         if (!library_functions().is_whole())
             return fail(CUKERN_NOT_SUPPORTED, "kernels of one's own need a driver of CUDA 12.4 or newer");
+        CUKERN_TRY(check_image(image, bytes));
         const std::lock_guard lock(mutex_);
         for (CudaImage *known = first_; known != nullptr; known = known->next)
             if (known->holds(image, bytes)) {
@@ -375,7 +367,7 @@ public:
     Status limits(int device, const LaunchLimits **limits) noexcept override {
         if (device < 0 || device >= kMostDevices)
             return fail(CUKERN_INVALID_ARGUMENT, "there are at most %d devices", kMostDevices);
-        const std::lock_guard lock(mutex_);
+        const std::lock_guard lock(limits_mutex_);
         if (limits_[device].threads == 0) CUKERN_TRY(read_limits(device, &limits_[device]));
         *limits = &limits_[device];
         return CUKERN_OK;
@@ -411,6 +403,7 @@ private:
 
     ForkMutex mutex_;
     CudaImage *first_ = nullptr;
+    ForkMutex limits_mutex_;  // of its own: an image may take seconds to load
     LaunchLimits limits_[kMostDevices] = {};
 };
 

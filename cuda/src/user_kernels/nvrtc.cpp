@@ -10,6 +10,7 @@
 
 #include "cukern/user_kernels.h"
 #include "runtime/fork_mutex.h"
+#include "runtime/shared_library.h"
 
 namespace cukern {
 namespace {
@@ -53,32 +54,22 @@ State &state() noexcept {
     return *instance;
 }
 
-template <typename F>
-bool find(void *library, const char *name, F *function) noexcept {
-    *function = reinterpret_cast<F>(dlsym(library, name));
-    return *function != nullptr;
-}
-
 bool find_all(void *handle, Library *library) noexcept {
-    return find(handle, "nvrtcVersion", &library->version) &&
-           find(handle, "nvrtcGetNumSupportedArchs", &library->num_targets) &&
-           find(handle, "nvrtcGetSupportedArchs", &library->targets) &&
-           find(handle, "nvrtcCreateProgram", &library->create) &&
-           find(handle, "nvrtcDestroyProgram", &library->destroy) &&
-           find(handle, "nvrtcCompileProgram", &library->compile) &&
-           find(handle, "nvrtcGetProgramLogSize", &library->log_size) &&
-           find(handle, "nvrtcGetProgramLog", &library->log) &&
-           find(handle, "nvrtcGetCUBINSize", &library->cubin_size) &&
-           find(handle, "nvrtcGetCUBIN", &library->cubin) && find(handle, "nvrtcGetPTXSize", &library->ptx_size) &&
-           find(handle, "nvrtcGetPTX", &library->ptx) &&
-           find(handle, "nvrtcAddNameExpression", &library->add_name) &&
-           find(handle, "nvrtcGetLoweredName", &library->lowered_name) &&
-           find(handle, "nvrtcGetErrorString", &library->error_text);
-}
-
-void note(State &s, const char *name, const char *why) noexcept {
-    const std::size_t used = std::strlen(s.tried);
-    std::snprintf(s.tried + used, sizeof s.tried - used, "%s%s (%s)", used > 0 ? "; " : "", name, why);
+    return find_symbol(handle, "nvrtcVersion", &library->version) &&
+           find_symbol(handle, "nvrtcGetNumSupportedArchs", &library->num_targets) &&
+           find_symbol(handle, "nvrtcGetSupportedArchs", &library->targets) &&
+           find_symbol(handle, "nvrtcCreateProgram", &library->create) &&
+           find_symbol(handle, "nvrtcDestroyProgram", &library->destroy) &&
+           find_symbol(handle, "nvrtcCompileProgram", &library->compile) &&
+           find_symbol(handle, "nvrtcGetProgramLogSize", &library->log_size) &&
+           find_symbol(handle, "nvrtcGetProgramLog", &library->log) &&
+           find_symbol(handle, "nvrtcGetCUBINSize", &library->cubin_size) &&
+           find_symbol(handle, "nvrtcGetCUBIN", &library->cubin) &&
+           find_symbol(handle, "nvrtcGetPTXSize", &library->ptx_size) &&
+           find_symbol(handle, "nvrtcGetPTX", &library->ptx) &&
+           find_symbol(handle, "nvrtcAddNameExpression", &library->add_name) &&
+           find_symbol(handle, "nvrtcGetLoweredName", &library->lowered_name) &&
+           find_symbol(handle, "nvrtcGetErrorString", &library->error_text);
 }
 
 // NVRTC opens a second library by its bare name when it compiles first. It is the one beside it, which the loader
@@ -93,22 +84,15 @@ void open_builtins(const NvrtcInfo &info) noexcept {
 
 // The caller holds the mutex.
 bool try_open(State &s, const char *name) noexcept {
-    void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-        const char *why = dlerror();
-        note(s, name, why != nullptr ? why : "not found");
-        return false;
-    }
+    void *handle = open_library(name, s.tried);
+    if (handle == nullptr) return false;
     Library library{};
     if (!find_all(handle, &library)) {
-        note(s, name, "it lacks functions of NVRTC 12");
+        note_failure(s.tried, name, "it lacks functions of NVRTC 12");
         return false;
     }
     library.version(&s.info.major, &s.info.minor);
-    Dl_info where{};
-    const bool known =
-        dladdr(reinterpret_cast<void *>(library.version), &where) != 0 && where.dli_fname != nullptr;
-    std::snprintf(s.info.path, sizeof s.info.path, "%s", known ? where.dli_fname : name);
+    path_of(reinterpret_cast<void *>(library.version), name, s.info.path);
     open_builtins(s.info);
     s.library = library;
     s.info.open = true;

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <new>
 
 #include "cukern/user_kernels.h"
 #include "user_kernels/mangled_name.h"
@@ -122,6 +124,17 @@ public:
         return kNone;
     }
 
+    // The same without const. Names may be made such that this has no end.
+    NodeId bare(NodeId id, int element, bool *is_const = nullptr) const noexcept {
+        id = resolve(id, element);
+        for (int steps = 0; id != kNone && name_.node(id).kind == Node::Kind::constant; ++steps) {
+            if (steps == kMostSteps) return kNone;
+            if (is_const != nullptr) *is_const = true;
+            id = resolve(name_.node(id).inner, element);
+        }
+        return id;
+    }
+
     NodeId nth(NodeId id, int n) const noexcept {
         while (id != kNone && n-- > 0) id = name_.node(id).next;
         return id;
@@ -142,9 +155,10 @@ public:
     }
 
     // Whether a name is that of a member of a template parameter, or of an instance for one, as typename
-    // Traits<T>::type: it may stand for any type.
+    // Traits<T>::type, or an instance of a template that is a parameter, which may be an alias: any type.
     bool is_dependent(NodeId id) const noexcept {
         if (name_.node(id).kind == Node::Kind::instance) id = name_.node(id).inner;
+        if (name_.node(id).kind == Node::Kind::parameter) return true;
         if (name_.node(id).kind != Node::Kind::name) return false;
         for (id = name_.node(id).inner; id != kNone; id = name_.node(id).inner) {
             const Node &scope = name_.node(id);
@@ -187,9 +201,11 @@ public:
             }
             case Node::Kind::constant: {
                 const NodeId of = resolve(node.inner, element);
+                if (of != kNone && name_.node(of).kind == Node::Kind::constant)  // by a template argument
+                    return write(of, element, text, depth + 1);
                 const bool is_pointer = of != kNone && name_.node(of).kind == Node::Kind::pointer;
                 if (!is_pointer) text->add("const ");
-                write(node.inner, element, text, depth + 1);
+                write(of, element, text, depth + 1);
                 return text->add(is_pointer ? "const" : "");
             }
             case Node::Kind::array: write(node.inner, element, text, depth + 1); return text->add("[]");
@@ -201,10 +217,14 @@ public:
         }
     }
 
-    // std::complex and those like it: classes "complex" of one type.
+    // The classes "complex" of one type of std, cuda::std and thrust, and at global scope.
     bool is_complex(const Node &node, int element, ElementType *type) const noexcept {
         if (node.kind != Node::Kind::instance || name_.node(node.inner).text != "complex") return false;
-        const NodeId part = resolve(node.list, element);
+        std::string_view outermost;
+        for (NodeId id = name_.node(node.inner).inner; id != kNone; id = name_.node(id).inner)
+            outermost = name_.node(id).text;
+        if (!outermost.empty() && outermost != "std" && outermost != "cuda" && outermost != "thrust") return false;
+        const NodeId part = bare(node.list, element);
         if (part == kNone || name_.node(part).kind != Node::Kind::builtin) return false;
         const std::string_view code = name_.node(part).text;
         *type = code == "f" ? ElementType::complex64 : ElementType::complex128;
@@ -213,10 +233,7 @@ public:
 
     // Which arrays a pointer to the type takes.
     std::uint32_t elements(NodeId id, int element) const noexcept {
-        id = resolve(id, element);
-        if (id == kNone) return kAnyElements;
         const Node &node = name_.node(id);
-        if (node.kind == Node::Kind::array) return elements(node.inner, element);
         if (node.kind == Node::Kind::pointer)  // addresses
             return bit_of(ElementType::int64) | bit_of(ElementType::uint64);
         if (node.kind == Node::Kind::builtin) {
@@ -243,23 +260,17 @@ public:
         *type = {};
         Text text(type->text, sizeof type->text);
         write(id, element, &text);
-        id = resolve(id, element);
+        id = bare(id, element);
         if (id == kNone || is_dependent(id)) return;
         const Node &node = name_.node(id);
         if (node.kind == Node::Kind::pointer) {
             type->kind = Kind::pointer;
-            NodeId to = resolve(node.inner, element);
-            while (to != kNone && name_.node(to).kind == Node::Kind::array)
-                to = resolve(name_.node(to).inner, element);
-            type->is_const = to != kNone && (name_.node(to).kind == Node::Kind::constant ||
-                                             name_.node(to).kind == Node::Kind::function);
-            if (to != kNone && name_.node(to).kind == Node::Kind::constant) to = name_.node(to).inner;
+            const NodeId to = pointee(node.inner, element, &type->is_const);
             type->elements = to == kNone || is_dependent(to) ? kAnyElements : elements(to, element);
         } else if (node.kind == Node::Kind::builtin) {
             const Builtin *builtin = find_builtin(node.text);
-            if (builtin == nullptr) return;
-            type->kind = builtin->is_number ? Kind::number : Kind::structure;
-            type->element = builtin->element;
+            type->kind = builtin != nullptr && builtin->is_number ? Kind::number : Kind::structure;
+            if (builtin != nullptr) type->element = builtin->element;
         } else if (node.kind == Node::Kind::name || node.kind == Node::Kind::instance) {
             type->is_class = true;
             type->kind = stands_for_number(node, element, &type->element) ? Kind::number : Kind::structure;
@@ -267,6 +278,17 @@ public:
     }
 
 private:
+    // What a pointer points to, behind const and arrays.
+    NodeId pointee(NodeId id, int element, bool *is_const) const noexcept {
+        id = bare(id, element, is_const);
+        for (int steps = 0; id != kNone && name_.node(id).kind == Node::Kind::array; ++steps) {
+            if (steps == kMostSteps) return kNone;
+            id = bare(name_.node(id).inner, element, is_const);
+        }
+        if (id != kNone && name_.node(id).kind == Node::Kind::function) *is_const = true;
+        return id;
+    }
+
     bool stands_for_number(const Node &node, int element, ElementType *type) const noexcept {
         if (is_complex(node, element, type)) return true;
         if (node.kind != Node::Kind::name || node.inner != kNone) return false;
@@ -313,6 +335,24 @@ bool parameter_types(const char *mangled, ParameterType *types, int most, int *c
         const int length = all.pack_length(node.inner);
         if (length < 0) return false;
         for (int element = 0; element < length; ++element) add(node.inner, element);
+    }
+    return true;
+}
+
+bool describe_parameters(const char *name, KernelParameter *parameters, int count) noexcept {
+    const std::unique_ptr<ParameterType[]> types(new (std::nothrow)
+                                                     ParameterType[static_cast<std::size_t>(count) + 1]);
+    if (types == nullptr) return false;
+    int named = 0;
+    const bool are_known = parameter_types(name, types.get(), count, &named) && named == count;
+    for (int i = 0; i < count; ++i) {
+        const ParameterType &type = types[static_cast<std::size_t>(i)];
+        // A class may be called as one of CUDA's, and a kernel that is extern "C" as if its name were mangled.
+        const bool has_size = type.kind == Kind::pointer ? parameters[i].size == sizeof(void *)
+                              : type.kind == Kind::number
+                                  ? parameters[i].size == static_cast<std::size_t>(size_of(type.element))
+                                  : true;
+        parameters[i].type = are_known && has_size ? type : ParameterType();
     }
     return true;
 }

@@ -1,7 +1,6 @@
 #include "device/matmul/cublas.h"
 
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
 #include <atomic>
 #include <cstdio>
@@ -14,6 +13,7 @@
 #include "device/check.h"
 #include "device/outside_captures.h"
 #include "runtime/fork_mutex.h"
+#include "runtime/shared_library.h"
 
 namespace cukern {
 namespace {
@@ -67,40 +67,25 @@ State &state() noexcept {
     return *instance;
 }
 
-template <typename F>
-bool find(void *library, const char *name, F *function) noexcept {
-    *function = reinterpret_cast<F>(dlsym(library, name));
-    return *function != nullptr;
-}
-
 bool find_all(void *handle, Library *library) noexcept {
-    return find(handle, "cublasCreate_v2", &library->create) &&
-           find(handle, "cublasDestroy_v2", &library->destroy) &&
-           find(handle, "cublasSetStream_v2", &library->set_stream) &&
-           find(handle, "cublasSetWorkspace_v2", &library->set_workspace) &&
-           find(handle, "cublasGetProperty", &library->get_property) &&
-           find(handle, "cublasGetStatusName", &library->status_name) &&
-           find(handle, "cublasGetStatusString", &library->status_text) &&
-           find(handle, "cublasSgemm_v2_64", &library->sgemm) &&
-           find(handle, "cublasDgemm_v2_64", &library->dgemm);
-}
-
-void note(State &s, const char *name, const char *why) noexcept {
-    const std::size_t used = std::strlen(s.info.tried);
-    std::snprintf(s.info.tried + used, sizeof s.info.tried - used, "%s%s (%s)", used > 0 ? "; " : "", name, why);
+    return find_symbol(handle, "cublasCreate_v2", &library->create) &&
+           find_symbol(handle, "cublasDestroy_v2", &library->destroy) &&
+           find_symbol(handle, "cublasSetStream_v2", &library->set_stream) &&
+           find_symbol(handle, "cublasSetWorkspace_v2", &library->set_workspace) &&
+           find_symbol(handle, "cublasGetProperty", &library->get_property) &&
+           find_symbol(handle, "cublasGetStatusName", &library->status_name) &&
+           find_symbol(handle, "cublasGetStatusString", &library->status_text) &&
+           find_symbol(handle, "cublasSgemm_v2_64", &library->sgemm) &&
+           find_symbol(handle, "cublasDgemm_v2_64", &library->dgemm);
 }
 
 // The caller holds the mutex.
 bool try_open(State &s, const char *name) noexcept {
-    void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-        const char *why = dlerror();
-        note(s, name, why != nullptr ? why : "not found");
-        return false;
-    }
+    void *handle = open_library(name, s.info.tried);
+    if (handle == nullptr) return false;
     Library library{};
     if (!find_all(handle, &library)) {
-        note(s, name, "it lacks functions of cuBLAS 12");
+        note_failure(s.info.tried, name, "it lacks functions of cuBLAS 12");
         return false;
     }
     int major = 0;
@@ -110,9 +95,7 @@ bool try_open(State &s, const char *name) noexcept {
     library.get_property(1, &minor);
     library.get_property(2, &patch);
     s.info.version = major * 10000 + minor * 100 + patch;
-    Dl_info where{};
-    const bool known = dladdr(reinterpret_cast<void *>(library.create), &where) != 0 && where.dli_fname != nullptr;
-    std::snprintf(s.info.path, sizeof s.info.path, "%s", known ? where.dli_fname : name);
+    path_of(reinterpret_cast<void *>(library.create), name, s.info.path);
     s.library = library;
     s.info.open = true;
     s.open.store(true, std::memory_order_release);
@@ -202,7 +185,7 @@ Status open_cublas(const char *path) noexcept {
 void note_cublas_search(const char *who, const char *why) noexcept {
     State &s = state();
     const std::lock_guard lock(s.mutex);
-    note(s, who, why);
+    note_failure(s.info.tried, who, why);
 }
 
 CublasInfo cublas_info() noexcept {
