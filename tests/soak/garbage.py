@@ -65,7 +65,7 @@ class Tracker:
         self.raised: list[BaseException] = []
         self.depth = 0
 
-    def act(self, hook: str) -> Any:
+    def act(self, hook: str, looked_up: bool = False) -> Any:
         """Raise, return nonsense, or call cukern."""
         case = self.case
         if self.depth > 3:
@@ -77,7 +77,7 @@ class Tracker:
                 )
                 raise error(f"of {hook}")
             case 2:
-                interrupt = Interrupt(hook)
+                interrupt = Interrupt(f"the look-up of {hook}" if looked_up else hook)
                 self.raised.append(interrupt)
                 raise interrupt
             # NumPy keeps what `dtype` gives, if it is no dtype; CPython leaks what __hash__ gives, if it is no int.
@@ -145,10 +145,15 @@ def hooked(case: Case, tracker: Tracker) -> Any:
     base = case.pick([object, object, object, int, float, tuple, list, dict, str, np.ndarray, complex, bytearray])
     body: dict[str, Any] = {}
     for hook in hooks:
-        function = method(tracker, hook)
         # NumPy 2.4's ufuncs end in a segmentation fault where looking up __array_wrap__ on an ndarray raises.
-        may_raise = hook != "__array_wrap__" or base is not np.ndarray
-        body[hook] = property(function) if hook in PROPERTIES or (may_raise and case.chance(0.1)) else function
+        # CPython's iter() of a dict without __iter__ is a SystemError where the class has __getitem__.
+        may_raise = (hook, base) not in [("__array_wrap__", np.ndarray), ("__iter__", dict)]
+        if hook in PROPERTIES:
+            body[hook] = property(method(tracker, hook))
+        elif may_raise and case.chance(0.1):
+            body[hook] = property(method(tracker, hook, looked_up=True))
+        else:
+            body[hook] = method(tracker, hook)
     try:
         kind = type("Hooked", (base,), body)
         if base is np.ndarray:
@@ -162,11 +167,11 @@ def hooked(case: Case, tracker: Tracker) -> Any:
         return None
 
 
-def method(tracker: Tracker, hook: str) -> Callable[..., Any]:
+def method(tracker: Tracker, hook: str, looked_up: bool = False) -> Callable[..., Any]:
     def act(*arguments: Any, **options: Any) -> Any:
         if hook == "__getattr__":
             raise AttributeError(arguments[-1])
-        return tracker.act(hook)
+        return tracker.act(hook, looked_up)
 
     return act
 

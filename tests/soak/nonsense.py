@@ -36,6 +36,9 @@ UNARY: list[Callable[..., Any]] = [
     *(operator.length_hint, pickle.dumps, reversed, sorted, sum, any, bytearray, ascii, set),
 ]
 TYPES = [cukern.Array, cukern.Stream, cukern.Event, cukern.Device]
+# Of what their look-up on the type raises, Python makes an object that lacks them.
+PYTHONS = [f"the look-up of {hook}" for hook in ("__repr__", "__hash__", "__iter__", "__eq__")]
+MADE_BY_NUMPY = ("arange", "linspace")
 # Slots that a type must not be asked to run twice on an object that is alive, and what leaves the process changed.
 METHODS_LEFT_OUT = {"__class__", "__init_subclass__", "__subclasshook__", "__getattribute__", "__del__", "__enter__"}
 
@@ -141,15 +144,19 @@ def swallowed(tracker: Tracker, error: BaseException | None) -> BaseException | 
     while chain is not None and chain not in seen:
         seen.append(chain)
         chain = chain.__cause__ or chain.__context__
-    # Of what a look-up of __repr__ or __hash__ raises Python itself makes an object without one.
-    pythons = ("__repr__", "__hash__") if "unhashable type" in str(error) else ("__repr__",)
+    # So it does of an attribute's name that can't be hashed.
+    pythons = [*PYTHONS, "__hash__"] if isinstance(error, AttributeError) else PYTHONS
     lost = [raised for raised in tracker.raised if str(raised) not in pythons]
     return next((raised for raised in lost if not any(raised is each for each in seen)), None)
 
 
-def is_numpys(tracker: Tracker, arguments: list[Any]) -> bool:
-    """Whether NumPy swallows what these hooks raise: in the elements of a sequence, and the priority of an operand."""
-    return any(str(raised) == "__array_priority__" for raised in tracker.raised) or any(
+def is_numpys(tracker: Tracker, name: str, arguments: list[Any]) -> bool:
+    """Whether NumPy swallows what these hooks raise.
+
+    It does in the elements of a sequence, of the priority of an operand, and of a bound's buffer.
+    """
+    hooks = ("__array_priority__", "__buffer__") if name in MADE_BY_NUMPY else ("__array_priority__",)
+    return any(str(raised) in hooks for raised in tracker.raised) or any(
         issubclass(type(each), list | tuple | dict) for each in arguments
     )
 
@@ -174,7 +181,7 @@ def run(case: Case) -> None:
         if isinstance(error, TypeError | ValueError) and type(error).__module__ == "builtins":
             case.check(str(error), f"{name}: {type(error).__name__} without a message")
         lost = swallowed(tracker, error)
-        if lost is not None and not is_numpys(tracker, arguments):
+        if lost is not None and not is_numpys(tracker, name, [*arguments, *options.values()]):
             told = f"{type(error).__name__}: {error}" if error else "a result"
             case.fail(f"{name}: a KeyboardInterrupt of {lost} was swallowed; {told}")
     finally:  # a type that cukern remembers leads here
