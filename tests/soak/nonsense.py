@@ -144,8 +144,11 @@ def swallowed(tracker: Tracker, error: BaseException | None) -> BaseException | 
     while chain is not None and chain not in seen:
         seen.append(chain)
         chain = chain.__cause__ or chain.__context__
-    # So it does of an attribute's name that can't be hashed.
-    pythons = [*PYTHONS, "__hash__"] if isinstance(error, AttributeError) else PYTHONS
+    pythons = list(PYTHONS)
+    if isinstance(error, AttributeError):
+        pythons.append("__hash__")  # of an attribute's name
+    if "int() argument must be" in str(error):
+        pythons.append("__buffer__")
     lost = [raised for raised in tracker.raised if str(raised) not in pythons]
     return next((raised for raised in lost if not any(raised is each for each in seen)), None)
 
@@ -156,7 +159,7 @@ def is_numpys(tracker: Tracker, name: str, arguments: list[Any]) -> bool:
     It does in the elements of a sequence, of the priority of an operand, and of a bound's buffer.
     """
     hooks = ("__array_priority__", "__buffer__") if name in MADE_BY_NUMPY else ("__array_priority__",)
-    return any(str(raised) in hooks for raised in tracker.raised) or any(
+    return any(str(raised).endswith(hooks) for raised in tracker.raised) or any(
         issubclass(type(each), list | tuple | dict) for each in arguments
     )
 
