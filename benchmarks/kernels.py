@@ -153,6 +153,37 @@ def formulas() -> list[Comparison]:
     return [*results, *compare_calls([("ElementwiseKernel, launch", small, bounds, {})], REPEAT // 4)]
 
 
+def reductions() -> list[Comparison]:
+    """Compare ReductionKernel with the rate at which `sum` reads memory, and with CuPy's."""
+    arguments = ("T x, T y", "T z", "(x - y) * (x - y)", "a + b", "z = sqrt(a)", "0", "distance")
+    own, theirs = cukern.ReductionKernel(*arguments), cupy.ReductionKernel(*arguments)
+    side = 1 << 14
+    x, y = (cukern.asarray(torch.rand(side, side, device="cuda")) for _ in range(2))
+    cx, cy = cupy.asarray(x), cupy.asarray(y)
+    results = []
+    for name, axis, bounds in [
+        ("distance of two vectors", None, {"sum": 0.9}),
+        ("distances of rows", 1, {"sum": 0.9}),
+        ("distances of columns", 0, {}),
+    ]:
+        wanted = np.linalg.norm(cukern.asnumpy(x) - cukern.asnumpy(y), axis=axis)
+        np.testing.assert_allclose(cukern.asnumpy(own(x, y, axis=axis)), wanted, rtol=1e-4)
+        calls = {
+            "cukern": lambda axis=axis: own(x, y, axis=axis),
+            # As many bytes: the sums of both.
+            "sum": lambda axis=axis: (cukern.sum(x, axis=axis), cukern.sum(y, axis=axis)),
+            "cupy.ReductionKernel": lambda axis=axis: theirs(cx, cy, axis=axis),
+        }
+        work = 8.0 * side * side
+        results.append(compare(name, calls, kind="device", work=work, unit="GB/s", repeat=20, bounds=bounds))
+    a, b, out = cukern.ones(N, dtype="float32"), cukern.zeros(N, dtype="float32"), cukern.zeros((), dtype="float32")
+    small = {
+        "cukern": loop("f(a, b, out)", f=own, a=a, b=b, out=out),
+        "cupy.ReductionKernel": loop("f(a, b, out)", f=theirs, a=cx[0, :N], b=cy[0, :N], out=cupy.empty((), "float32")),
+    }
+    return [*results, *compare_calls([("ReductionKernel, launch", small, {}, {})], REPEAT // 4)]
+
+
 def run() -> list[Comparison]:
     """Run all comparisons of this file."""
     assert cukern.backend() == "cuda"
@@ -195,4 +226,4 @@ def run() -> list[Comparison]:
             {},
         ),
     ]
-    return [*compare_calls(work, REPEAT // 2), cached_kernels(), *formulas()]
+    return [*compare_calls(work, REPEAT // 2), cached_kernels(), *formulas(), *reductions()]

@@ -57,6 +57,20 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
     use("cuda" if HAS_GPU else "host")
 
 
+@pytest.fixture(params=[pytest.param("emulated", marks=pytest.mark.build), pytest.param("gpu", marks=pytest.mark.gpu)])
+def formulas_on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Run kernels of formulas on a GPU, and without one on the processor, as emulated_kernels.py does it."""
+    if request.param == "emulated":
+        from emulated_kernels import emulate_kernels
+
+        use("host")
+        emulate_kernels(monkeypatch)
+    else:
+        use("cuda")
+    yield request.param
+    cukern.synchronize()
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     """Return a generator with a fixed seed."""

@@ -20,12 +20,14 @@ from ._cukern import *  # noqa: F403
 from ._elementwise_kernel import ElementwiseKernel
 from ._namespace import __array_namespace_info__ as __array_namespace_info__
 from ._namespace import e, finfo, iinfo, inf, isdtype, nan, newaxis, pi
+from ._reduction_kernel import ReductionKernel
 
 __array_api_version__ = "2024.12"
 
 # What the extension has without a leading underscore is public: types, errors, functions, the table's rows.
 __all__ = [
     "ElementwiseKernel",
+    "ReductionKernel",
     "e",
     "finfo",
     "get_include",

@@ -24,7 +24,7 @@ namespace emulation {
 struct Index {
     unsigned x;
 };
-extern Index thread_index, block_index, grid_size;
+extern Index thread_index, block_index, block_size, grid_size;
 
 using Kernel = void (*)(void *params);
 // Runs a kernel, whose name is for messages and for counting. One grid at a time.
@@ -48,6 +48,7 @@ int lane() noexcept;
 
 #define threadIdx emulation::thread_index
 #define blockIdx emulation::block_index
+#define blockDim emulation::block_size
 #define gridDim emulation::grid_size
 
 inline void __syncthreads() { emulation::wait_for_block(); }

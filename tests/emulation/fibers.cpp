@@ -33,7 +33,7 @@ extern "C" void cukern_switch_stack(void **left, void *entered) noexcept;
 
 namespace emulation {
 
-Index thread_index, block_index, grid_size;
+Index thread_index, block_index, block_size, grid_size;
 
 namespace {
 
@@ -154,6 +154,7 @@ void run_grid(const char *name, unsigned blocks, unsigned threads, Kernel functi
     kernel = function;
     kernel_params = params;
     grid_size.x = blocks;
+    block_size.x = threads;
     for (block_index.x = 0; block_index.x < blocks; ++block_index.x) run_block(name, threads);
 }
 

@@ -1,0 +1,290 @@
+"""What kernels of formulas share: their arguments, the types that these bind, checks, and the results of a call."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import _cukern
+from ._formula_source import SIZES, Operand, Parameter, broadcast_strides, parse_parameters
+
+BLOCK = 256
+MOST_PLANS = 256  # of a kernel
+VECTOR_BYTES = 16  # that a thread loads at once of the widest operand
+MOST_INT = 2**31 - 2**24  # elements for which 32 bits are enough, with what a step goes beyond
+
+
+class Argument:
+    """An argument of a call: a number, or an array with its element type, shape and strides in elements."""
+
+    __slots__ = ("device", "element", "is_array", "owner", "pointee", "shape", "strides", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.owner = value  # whose kind a result is of
+        self.is_array = False
+        self.element: str | None = None  # None: a number of Python, which adopts the parameter's
+        self.shape: tuple[int, ...] = ()
+        self.strides: tuple[int, ...] = ()
+        self.pointee = value  # what the kernel is given
+        self.device: Any = None
+        if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
+            return
+        if isinstance(value, np.generic):
+            self.element = _name_of(value.dtype)
+            self.pointee = value.item()  # which takes the type that is decided on
+            return
+        self.is_array = True
+        array = value
+        if isinstance(value, np.ndarray):
+            array = self.pointee = _cukern.asarray(value)
+        elif not isinstance(value, _cukern.Array):
+            array = _cukern.from_dlpack(value) if hasattr(value, "__dlpack__") else _cukern.asarray(value)
+        self.element = _name_of(array.dtype)
+        self.device = array.device
+        self.shape = array.shape
+        self.strides = tuple(stride // array.itemsize for stride in array.strides)
+
+    def is_packed(self) -> bool:
+        """Whether elements lie side by side in C order."""
+        expected = 1
+        for n, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if n != 1 and stride != expected:
+                return False
+            expected *= n
+        return True
+
+
+def _name_of(dtype: Any) -> str:
+    return str(getattr(dtype, "name", dtype))
+
+
+def bind_types(name: str, parameters: Sequence[Parameter], arguments: Sequence[Argument | None]) -> dict[str, str]:
+    """Return the element types that generic types stand for, from arrays and NumPy's scalars."""
+    types: dict[str, str] = {}
+    numbers: dict[str, Any] = {}
+    for parameter, argument in zip(parameters, arguments, strict=True):
+        if argument is None:
+            continue
+        if not parameter.is_generic:
+            if argument.is_array and argument.element != parameter.type:
+                raise TypeError(f"{name}: {parameter.name} has element type {argument.element}, not {parameter.type}")
+            continue
+        if argument.element is None:
+            numbers.setdefault(parameter.type, argument.value)
+            continue
+        known = types.setdefault(parameter.type, argument.element)
+        if known != argument.element:
+            raise TypeError(
+                f"{name}: {parameter.name} has element type {argument.element}, and {parameter.type} is {known} by "
+                "another argument"
+            )
+    for letter, number in numbers.items():
+        types.setdefault(letter, np.dtype(type(number)).name)
+    return types
+
+
+@dataclass
+class Plan:
+    """What calls of one kind of arguments have in common."""
+
+    shape: tuple[int, ...]  # of the outputs
+    made: list[str]  # element types of the outputs that are made
+    device: Any
+    like: type | None  # whose arrays the results are; None: Arrays
+    launches: list[tuple[Any, int]] = field(default_factory=list)  # kernels and their grids; none without elements
+    block: int = BLOCK
+    constants: list[Any] = field(default_factory=list)  # what the kernels are given behind their operands
+    scratch: int = 0  # bytes of memory that they are given last
+
+
+class FormulaKernel:
+    """What `ElementwiseKernel` and `ReductionKernel` have in common."""
+
+    def __init__(self, in_params: str, out_params: str, name: str, options: Sequence[str]) -> None:
+        self.in_params = parse_parameters(in_params)
+        self.out_params = parse_parameters(out_params)
+        self.params = self.in_params + self.out_params
+        if len({parameter.name for parameter in self.params}) < len(self.params):
+            raise ValueError(f"{name}: an input and an output have the same name")
+        if not name.isidentifier():
+            raise ValueError(f"{name!r} is no name of a kernel")
+        self.name = name
+        self._options = tuple(options)
+        self._kernels: dict[Any, Any] = {}  # by what their text depends on
+        self._plans: dict[Any, Plan] = {}  # by what is known of the arguments
+
+    def __repr__(self) -> str:
+        return f"<cukern.{type(self).__name__} {self.name}>"
+
+    def _call(
+        self, args: Sequence[Any], key: Any, make_plan: Callable[[list[Argument | None]], Plan], stream: Any
+    ) -> tuple[Any, ...]:
+        """Run the kernels, and return the outputs. `make_plan` makes the plan that is not found by `key`."""
+        plan = self._plans.get(key)
+        arguments: list[Argument | None] = []
+        if plan is None:
+            need_gpu(self.name)
+            arguments = self._read(args)
+            plan = make_plan(arguments)
+            if key is not None:
+                if len(self._plans) >= MOST_PLANS:
+                    self._plans.clear()
+                self._plans[key] = plan
+        made = [_cukern.empty(plan.shape, element, device=plan.device, stream=stream) for element in plan.made]
+        given = args if not arguments else [argument.pointee for argument in arguments if argument is not None]
+        scratch = []
+        if plan.scratch:
+            scratch.append(_cukern.empty(plan.scratch, "uint8", device=plan.device, stream=stream))
+        for kernel, grid in plan.launches:
+            kernel(grid, plan.block, (*given, *made, *plan.constants, *scratch), stream=stream)
+        inputs = len(self.in_params)
+        for original, pointee in zip(args[inputs:], given[inputs:], strict=True):
+            if isinstance(original, np.ndarray):
+                _cukern.asnumpy(pointee, out=original)
+        if not made:
+            return tuple(args[inputs:])
+        return tuple(made) if plan.like is None else tuple(_like(_first_array(args), array) for array in made)
+
+    def _read(self, args: Sequence[Any]) -> list[Argument | None]:
+        """Return the arguments, with None for outputs that are to be made."""
+        if len(args) not in (len(self.in_params), len(self.params)):
+            raise TypeError(
+                f"{self.name}: expected {len(self.in_params)} inputs, or {len(self.params)} with the outputs, "
+                f"got {len(args)} arguments"
+            )
+        arguments: list[Argument | None] = [Argument(value) for value in args]
+        if len({isinstance(a.value, np.ndarray) for a in arguments if a is not None and a.is_array}) > 1:
+            raise TypeError(
+                f"{self.name}: some arrays are NumPy's, in host memory, and some are not; copy them there first, as by "
+                "cukern.asarray()"
+            )
+        return arguments + [None] * (len(self.params) - len(args))
+
+    def _types(self, arguments: Sequence[Argument | None]) -> dict[str, str]:
+        """Return what generic types stand for: outputs decide first, then inputs."""
+        inputs = len(self.in_params)
+        order = [*range(inputs, len(self.params)), *range(inputs)]
+        types = bind_types(self.name, [self.params[i] for i in order], [arguments[i] for i in order])
+        for parameter in self.params:
+            if parameter.is_generic and parameter.type not in types:
+                raise TypeError(
+                    f"{self.name}: no argument tells the type {parameter.type} of {parameter.name}; pass it"
+                )
+        return types
+
+    def _broadcast(self, parameters: Sequence[Parameter], arguments: Sequence[Argument | None]) -> Any:
+        """Return the shape that all arrays but raw ones broadcast to, None without one."""
+        shapes = [
+            argument.shape
+            for parameter, argument in zip(parameters, arguments, strict=False)
+            if argument is not None and argument.is_array and not parameter.is_raw
+        ]
+        if not shapes:
+            return None
+        try:
+            return np.broadcast_shapes(*shapes)
+        except ValueError:
+            raise ValueError(f"{self.name}: shapes do not broadcast: {', '.join(map(str, shapes))}") from None
+
+    def _check_outputs(self, arguments: Sequence[Argument | None], shape: tuple[int, ...]) -> None:
+        for parameter, argument in list(zip(self.params, arguments, strict=True))[len(self.in_params) :]:
+            if argument is None:
+                if parameter.is_raw:
+                    raise ValueError(f"{self.name}: {parameter.name} is raw: pass it")
+                continue
+            if not argument.is_array:
+                raise TypeError(
+                    f"{self.name}: {parameter.name} is an output: expected an array, got {argument.value!r}"
+                )
+            if not parameter.is_raw and argument.shape != shape:
+                raise ValueError(f"{self.name}: {parameter.name} has shape {argument.shape}; the result has {shape}")
+            if any(n > 1 and stride == 0 for n, stride in zip(argument.shape, argument.strides, strict=True)):
+                raise ValueError(f"{self.name}: elements of {parameter.name} overlap each other (strides of 0)")
+
+    def _begin_plan(
+        self, arguments: Sequence[Argument | None], shape: tuple[int, ...]
+    ) -> tuple[Plan, dict[str, str], list[str]]:
+        """Return a plan without launches, what generic types stand for, and each parameter's element type."""
+        types = self._types(arguments)
+        self._check_outputs(arguments, shape)
+        elements = [types.get(parameter.type, parameter.type) for parameter in self.params]
+        made = [element for element, argument in zip(elements, arguments, strict=True) if argument is None]
+        first = next((argument for argument in arguments if argument is not None and argument.is_array), None)
+        like = first.value if first is not None and not isinstance(first.value, _cukern.Array) else None
+        plan = Plan(shape, made, None if first is None else first.device, None if like is None else type(like))
+        return plan, types, elements
+
+    def _operands(
+        self, arguments: Sequence[Argument | None], elements: Sequence[str], layouts: dict[int, str]
+    ) -> tuple[list[Operand], list[Any]]:
+        """Return the operands, of which `layouts` has those that the loop takes, and the layouts of raw ones."""
+        operands, raw_layouts = [], []
+        for i, (parameter, argument) in enumerate(zip(self.params, arguments, strict=True)):
+            if parameter.is_raw and argument is not None and argument.is_array:
+                raw_shape, raw_strides = argument.shape or (1,), argument.strides or (1,)
+                operands.append(Operand(parameter, elements[i], "raw", len(raw_shape), argument.is_packed()))
+                raw_layouts.append(structure("q", [math.prod(raw_shape), *raw_shape, *raw_strides]))
+            else:
+                operands.append(Operand(parameter, elements[i], layouts.get(i, "number")))
+        return operands, raw_layouts
+
+
+def packed_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides in elements of a new array in C order."""
+    return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
+
+
+def strides_along(shape: Sequence[int], argument: Argument | None) -> tuple[int, ...]:
+    """Return an operand's strides in elements along a shape that it broadcasts to; None: an array that is made."""
+    own = packed_strides(shape) if argument is None else broadcast_strides(shape, argument.shape, argument.strides)
+    return tuple(0 if n == 1 else stride for n, stride in zip(shape, own, strict=True))
+
+
+def farthest(lengths: Sequence[int], strides: Sequence[int]) -> int:
+    """Return how many elements the last one is away from the first."""
+    return sum((n - 1) * abs(stride) for n, stride in zip(lengths, strides, strict=True))
+
+
+def structure(code: str, numbers: Sequence[int]) -> Any:
+    """Return integers as one structure that is passed by value."""
+    data = struct.pack(f"<{len(numbers)}{code}", *numbers)
+    return np.frombuffer(data, np.dtype([("numbers", f"<i{struct.calcsize(code)}", (len(numbers),))]))[0]
+
+
+def are_aligned(vector: int, layouts: Sequence[str], elements: Sequence[str], addresses: Sequence[int]) -> bool:
+    """Whether all packed operands begin at a multiple of a vector's size."""
+    return all(
+        address % (vector * SIZES[element]) == 0
+        for layout, element, address in zip(layouts, elements, addresses, strict=True)
+        if layout == "packed"
+    )
+
+
+def layout_in_rows(strides: Sequence[int]) -> str:
+    """Return how an operand lies whose last stride is 0 or 1."""
+    if all(stride == 0 for stride in strides):
+        return "one"
+    return "packed" if strides[-1] == 1 else "same"
+
+
+def need_gpu(name: str) -> None:
+    """Raise RuntimeError without a GPU."""
+    if _cukern.backend() != "cuda":
+        raise RuntimeError(
+            f"{name}: formulas in C++ need a GPU, and the host back-end is in use; python -m cukern tells why"
+        )
+
+
+def _first_array(args: Sequence[Any]) -> Any:
+    return next(value for value in args if not isinstance(value, bool | int | float | complex | np.generic))
+
+
+def _like(like: Any, array: Any) -> Any:
+    """Return an Array as one of the library whose array `like` is."""
+    return _cukern.asnumpy(array) if isinstance(like, np.ndarray) else _cukern._convert_like(like, array)
