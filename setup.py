@@ -18,8 +18,14 @@ sys.path.insert(0, str(ROOT / "build_backend"))
 
 from compile import Compilation, compile_sources, cuda_sources, link_flags  # noqa: E402
 
-HEADERS = ROOT / "cuda/include"
-SHIPPED = ["cukern/cukern.h", "cukern/ops.def"]  # of the C ABI: the others are of no use without our sources
+# Headers in the package: those of the C ABI, and what the text of a fused function includes (python/cukern/_fuse.py).
+SHIPPED = {f"include/cukern/{name}": f"cuda/include/cukern/{name}" for name in ("cukern.h", "ops.def")}
+SHIPPED |= {
+    f"device/cukern/{name}": f"cuda/include/cukern/{name}"
+    for name in ("ops.h", "element_type.h", "element_types.def", "scalar_types.h")
+}
+for folder, source in (("device/formulas", "cuda/src/formulas"), ("device/rtc", "cuda/rtc")):
+    SHIPPED |= {f"{folder}/{path.name}": f"{source}/{path.name}" for path in sorted((ROOT / source).iterdir())}
 
 
 class BuildExtCUDA(build_ext):
@@ -61,21 +67,28 @@ class BuildExtCUDA(build_ext):
                 shutil.copyfile(built, stub)
 
 
+def _without_comments(text: str) -> str:
+    """Return C++ without the lines that are comments alone."""
+    return "".join(line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("//"))
+
+
 class BuildPyHeaders(build_py):
-    """Ships the C ABI's headers with the package, and nothing that an earlier build left behind."""
+    """Ships headers with the package, and nothing that an earlier build left behind."""
 
     def run(self) -> None:
         if not self.editable_mode:
             shutil.rmtree(Path(self.build_lib, "cukern"), ignore_errors=True)
         super().run()
         if not self.editable_mode:
-            for name in SHIPPED:
-                target = Path(self.build_lib, "cukern/include", name)
+            for name, source in SHIPPED.items():
+                target = Path(self.build_lib, "cukern", name)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(HEADERS / name, target)
+                text = (ROOT / source).read_text()
+                # They are for the compiler alone, and the wheel is full.
+                target.write_text(_without_comments(text) if name.startswith("device/") else text)
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
-        target = Path(self.build_lib, "cukern/include")
+        target = Path(self.build_lib, "cukern")
         return super().get_outputs(include_bytecode) + [str(target / name) for name in SHIPPED]
 
 

@@ -184,6 +184,46 @@ def reductions() -> list[Comparison]:
     return [*results, *compare_calls([("ReductionKernel, launch", small, {}, {})], REPEAT // 4)]
 
 
+def fused() -> list[Comparison]:
+    """Compare functions that are fused with copies of as many bytes."""
+
+    @cukern.fuse
+    def six(x: Any, y: Any, z: Any) -> Any:
+        return cukern.maximum(cukern.sqrt(abs(x - y)) * 2 + z, 0)
+
+    side = 1 << 14
+    x, y, z = (torch.rand(side, side, device="cuda") for _ in range(3))
+    row, column, short = y[0].contiguous(), z[:, :1].contiguous(), x.to(torch.float16)
+    wanted = torch.sqrt((x - y).abs()) * 2 + z
+    assert torch.allclose(six(x, y, z), wanted, rtol=1e-5)
+    ax, ay, az, arow, acolumn, ashort = (cukern.asarray(each) for each in (x, y, z, row, column, short))
+    n = side * side
+    results = []
+    for name, arguments, size in [
+        ("contiguous", (ax, ay, az), 16),
+        ("matrix, row, column", (ax, arow, acolumn), 8),
+        ("float32, float16, number", (ax, ashort, 1.0), 10),
+    ]:
+        source = torch.empty(size * n // 2, dtype=torch.uint8, device="cuda")
+        target = torch.empty_like(source)
+        calls = {
+            "cukern": lambda arguments=arguments: six(*arguments),
+            "copy": lambda target=target, source=source: target.copy_(source),
+        }
+        results.append(
+            compare(
+                f"fuse of six operations: {name}",
+                calls,
+                kind="device",
+                work=float(size * n),
+                unit="GB/s",
+                repeat=20,
+                bounds={"copy": 0.95},
+            )
+        )
+    return results
+
+
 def run() -> list[Comparison]:
     """Run all comparisons of this file."""
     assert cukern.backend() == "cuda"
@@ -226,4 +266,4 @@ def run() -> list[Comparison]:
             {},
         ),
     ]
-    return [*compare_calls(work, REPEAT // 2), cached_kernels(), *formulas(), *reductions()]
+    return [*compare_calls(work, REPEAT // 2), cached_kernels(), *formulas(), *reductions(), *fused()]

@@ -20,6 +20,7 @@ TASK=name ./scripts/build.sh
   build_library        libcukern.so and its headers in build/library, for programs without Python
   lint                 formatters, linters, type checkers
   array_api_tests      the array API standard's own tests on the host back-end; ARRAY_API_TESTS: a checkout of them
+  cupy_examples        CuPy's examples of kernels on a GPU, with cukern in its place; CUPY_CHECKOUT: a checkout of CuPy
   gpu_report           on a machine with a GPU: docs/gpu-report.md (PARTS=suite,memcheck,racecheck,...)
   cleanup              remove what the tasks made
 
@@ -256,6 +257,12 @@ print("-isystem", sysconfig.get_path("include"), "-isystem", numpy.get_include()
 
 # Their elementwise, special-case, statistical and DLPack files; what NumPy fails too is listed with reasons. The
 # list's path is behind a '=': as a word of its own pytest takes its folder, and with it our settings, for the root.
+task_cupy_examples() {
+    task_install_environment
+    install_package
+    "$BIN/python" scripts/cupy_examples.py "$@"
+}
+
 task_array_api_tests() {
     [ -n "${ARRAY_API_TESTS:-}" ] ||
         fail "ARRAY_API_TESTS is not set; it names a checkout of github.com/data-apis/array-api-tests, with its submodule"

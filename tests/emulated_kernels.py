@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cukern import _compile, _cukern, _elementwise_kernel, _formula_kernel, _reduction_kernel
+from cukern import _compile, _cukern, _elementwise_kernel, _formula_kernel, _fuse, _reduction_kernel
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests/emulation"
 
 ENTRY = """
+struct double2 { double x, y; };
 namespace emulated {
 struct Value { const void *address; long long integer; double real, imag; int kind; };
 template <typename P> P value_of(const Value &value) {
@@ -34,7 +35,8 @@ template <typename P> P value_of(const Value &value) {
         return value.kind == 1 ? static_cast<P>(value.integer) : static_cast<P>(value.real);
     } else {
         if (value.kind == 0) return *static_cast<const P *>(value.address);
-        if constexpr (std::is_constructible_v<P, double, double>) return P(value.real, value.imag);
+        if constexpr (std::is_same_v<P, double2>) return P{value.real, value.imag};
+        else if constexpr (std::is_constructible_v<P, double, double>) return P(value.real, value.imag);
         else if constexpr (std::is_constructible_v<P, double>) return P(value.real);
         else std::abort();
     }
@@ -92,7 +94,7 @@ def prepare() -> Path:
     folder = Path(_folder.name)
     if not (folder / "fibers.o").exists():
         shutil.copytree(FOLDER, folder, dirs_exist_ok=True)
-        (folder / "entry.h").write_text('#include "emulation.h"\n' + ENTRY)
+        (folder / "entry.h").write_text('#include "emulation.h"\n#include "formulas/reducers.cuh"\n' + ENTRY)
         for arguments in (["-x", "c++-header", "entry.h", "-o", "entry.h.gch"], ["-c", "fibers.cpp", "-o", "fibers.o"]):
             paths = [str(folder / each) if "." in each else each for each in arguments]
             done = run_compiler(*paths)
@@ -108,7 +110,8 @@ def compile_text(text: str, names: Sequence[str], options: Sequence[str]) -> cty
         folder = prepare()
         path = folder / f"{key}.cpp"
         path.write_text(source)
-        includes = ["-I", str(folder / "include"), "-include", str(folder / "entry.h"), *options]
+        own = [each for each in options if each.startswith("-D")]  # the others are for our headers, or for NVRTC
+        includes = ["-I", str(folder / "include"), "-include", str(folder / "entry.h"), *own]
         done = run_compiler(*includes, "-shared", str(path), str(folder / "fibers.o"), "-o", str(folder / key))
         assert done.returncode == 0, f"{done.stderr[:3000]}\n{text}"
         _compile.build(text, tuple(options), tuple(names), 9, 0)  # NVRTC takes it, too
@@ -178,5 +181,5 @@ def emulate_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have kernels of formulas emulated."""
     monkeypatch.setenv("CUKERN_CACHE_DIR", str(Path(_folder.name, "cache")))
     emulated = EmulatedCukern("_cukern")
-    for module in (_formula_kernel, _elementwise_kernel, _reduction_kernel):
+    for module in (_formula_kernel, _elementwise_kernel, _fuse, _reduction_kernel):
         monkeypatch.setattr(module, "_cukern", emulated)

@@ -260,14 +260,20 @@ def test_a_wheel_from_the_sdist(wheel: Path) -> None:
         }
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    headers = {"cukern/include/cukern/cukern.h", "cukern/include/cukern/ops.def"}
+    headers = {f"cukern/include/cukern/{name}" for name in ("cukern.h", "ops.def")}
+    device = ("ops.h", "element_type.h", "element_types.def", "scalar_types.h")
+    headers |= {f"cukern/device/cukern/{name}" for name in device}
+    for folder, source in (("formulas", "cuda/src/formulas"), ("rtc", "cuda/rtc")):
+        headers |= {f"cukern/device/{folder}/{path.name}" for path in (tree / source).iterdir()}
     package = {
         "__init__.py",
         "__main__.py",
+        "_allclose.py",
         "_compile.py",
         "_elementwise_kernel.py",
         "_formula_kernel.py",
         "_formula_source.py",
+        "_fuse.py",
         "_namespace.py",
         "_numpy_functions.py",
         "_reduction_kernel.py",

@@ -238,3 +238,28 @@ def test_numpys_scalars_on_the_left() -> None:
             assert type(result) is cukern.Array
             assert result.tolist() == wanted
         assert np.add(np.array(1.0), x).dtype == np.float64
+
+
+@pytest.mark.parametrize("element", ["float32", "float64", "complex64", "int32", "uint8", "bool"])
+def test_allclose(backend: str, element: str) -> None:
+    rng = np.random.default_rng(1)
+    for scale in (0, 1e-9, 1e-6, 1e-4, 1):
+        a = rng.integers(0, 3, (4, 5)).astype(element)
+        b = (a + scale * rng.random((4, 5))).astype(element)
+        for equal_nan in (False, True):
+            if a.dtype.kind in "fc":
+                a[0, 0] = b[0, 0] = np.nan if equal_nan else np.inf
+            options = {"rtol": 1e-5, "atol": 1e-7, "equal_nan": equal_nan}
+            assert cukern.allclose(cukern.asarray(a), cukern.asarray(b), **options) is np.allclose(a, b, **options)
+    assert cukern.allclose(np.zeros(3), 1e-9)
+    assert cukern.allclose(cukern.zeros(3), 1e-9)
+    assert cukern.allclose(1, cukern.ones(3))
+    assert cukern.allclose(cukern.full(3, 255, dtype="uint8"), np.uint8(255))
+    assert not cukern.allclose(cukern.full(3, 0, dtype="uint8"), 256)
+    assert cukern.allclose(cukern.full(3, np.inf), np.inf)
+    assert cukern.allclose(cukern.full(3, np.nan), np.full((), np.nan)[()], equal_nan=True)
+    assert not cukern.allclose(np.zeros(3), [[1.0]][0][0])
+    assert not cukern.allclose(np.array([np.nan]), np.array([np.nan]))
+    assert not cukern.allclose(np.array([np.inf]), np.array([-np.inf]))
+    with pytest.raises(ValueError, match="broadcast"):
+        cukern.allclose(np.zeros(3), np.zeros(4))

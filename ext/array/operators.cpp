@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "call/operand.h"
+#include "call/traced.h"
 #include "interop/frameworks.h"
 #include "ops/operations.h"
 #include "view/shapes.h"
@@ -110,8 +111,11 @@ PyObject *apply(const Operator &how, PyObject *a, PyObject *b, PyObject *out) no
             case OperatorRoute::failed: return nullptr;
         }
     }
-    return how.is_product ? run_matmul(module, "matmul", MatmulAlgorithm::automatic, a, b, out, nullptr)
-                          : run_elementwise(state_of(module), how.op, a, b, out, nullptr);
+    if (how.is_product) return run_matmul(module, "matmul", MatmulAlgorithm::automatic, a, b, out, nullptr);
+    PyObject *const result = run_elementwise(state_of(module), how.op, a, b, out, nullptr);
+    if (result != nullptr || b == nullptr) return result;
+    PyObject *const operands[] = {a, b};
+    return record_if_traced(state_of(module), info(how.op).name, operands, 2, nullptr);
 }
 
 constexpr Operator kMatmul{Op::copy, true};

@@ -36,6 +36,7 @@ extern PyMethodDef kPickleMethods[];
 extern PyMethodDef kViewMethods[];
 extern PyMethodDef kNvrtcMethods[];
 extern PyMethodDef kArgumentKeyMethods[];
+extern PyMethodDef kTracedMethods[];
 extern PyMethodDef kTestingMethods[];
 extern PyMethodDef kKernelTestingMethods[];
 

@@ -18,6 +18,7 @@ namespace cukern::py {
     X(raw_module_type)                                                    \
     X(launcher_type)                                                      \
     X(pointer_type)                                                       \
+    X(traced_type) /* cukern._fuse.Recorded, once it is imported */       \
     X(bfloat16_type)                                                      \
     X(bfloat16)         /* cukern.bfloat16, its one instance */           \
     X(dtypes)           /* NumPy's dtypes by ElementType, a tuple */      \

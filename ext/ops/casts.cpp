@@ -9,6 +9,7 @@
 #include "base/methods.h"
 #include "base/signature.h"
 #include "call/operand.h"
+#include "call/traced.h"
 #include "ops/operations.h"
 #include "streams/streams.h"
 #include "types/element_types.h"
@@ -109,7 +110,8 @@ PyObject *astype_function(PyObject *module, PyObject *const *values, Py_ssize_t 
             PyErr_Clear();  // a buffer without a dtype becomes an array, by a copy
         }
     }
-    return run_cast(state, "astype", object, type, nullptr, given_or_null(arguments[4]));
+    PyObject *const result = run_cast(state, "astype", object, type, nullptr, given_or_null(arguments[4]));
+    return result != nullptr ? result : record_if_traced(state, "astype", values, count, names);
 }
 
 }  // namespace

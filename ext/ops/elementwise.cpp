@@ -1,12 +1,15 @@
 // The elementwise functions of the table: parse, view, check, launch, return.
 #include "base/python.h"
 
+#include <cstring>
+
 #include "array/array.h"
 #include "base/backend.h"
 #include "base/methods.h"
 #include "call/arguments.h"
 #include "call/planned_calls.h"
 #include "call/result.h"
+#include "call/traced.h"
 #include "ops/operations.h"
 
 #include "cukern/operations.h"
@@ -129,13 +132,36 @@ PyObject *call_elementwise(Op op, PyObject *module, PyObject *const *values, Py_
     ModuleState &state = state_of(module);
     Arguments arguments;
     if (!parse_arguments(state, info(op).name, arity(op), values, count, names, &arguments)) return nullptr;
-    return run_elementwise(state, op, arguments.positional[0], arguments.positional[1], arguments.out,
-                           arguments.stream);
+    PyObject *const result = run_elementwise(state, op, arguments.positional[0], arguments.positional[1],
+                                             arguments.out, arguments.stream);
+    return result != nullptr ? result : record_if_traced(state, info(op).name, values, count, names);
 }
 
 template <Op op>
 PyObject *method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
     return call_elementwise(op, module, values, count, names);
+}
+
+// _compute_type(function, a, b=None): the name of the element type that an operation of the table computes in.
+PyObject *compute_type_method(PyObject *module, PyObject *args) {
+    const char *function = nullptr;
+    PyObject *first = nullptr;
+    PyObject *other = nullptr;
+    if (PyArg_ParseTuple(args, "sO|O:_compute_type", &function, &first, &other) == 0) return nullptr;
+    ModuleState &state = state_of(module);
+    int row = 0;
+    while (row < kNumTableOps && std::strcmp(kOps[row].name, function) != 0) ++row;
+    if (row == kNumTableOps) return PyErr_Format(PyExc_ValueError, "_compute_type: no row %s", function);
+    const Op op = static_cast<Op>(row);
+    Operand a;
+    Operand b;
+    ReadContext reading;
+    if (!a.read({state, function, "a"}, first, reading)) return nullptr;
+    if (other != nullptr && !b.read({state, function, "b"}, other, reading)) return nullptr;
+    const Types types = other != nullptr ? py::types_of(a, b) : types_of(a);
+    const ElementType compute =
+        is_comparison(op) ? comparison_type(types, a, b) : compute_type(op, types.a, types.b);
+    return PyUnicode_FromString(name_of(compute));
 }
 
 PyRef row_of(const OpInfo &op) noexcept {
@@ -243,6 +269,8 @@ PyMethodDef kElementwiseMethods[] = {
 #define CUKERN_OP(id, kind, types, rule, doc) CUKERN_METHOD_##kind(id, kind, types, rule, doc)
 #include "cukern/ops.def"
 #undef CUKERN_OP
+    {"_compute_type", compute_type_method, METH_VARARGS,
+     "_compute_type(function, a, b=None, /)\n--\n\nReturn the element type that an operation computes in."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -10,6 +10,7 @@
 #include "base/signature.h"
 #include "call/arguments.h"
 #include "call/result.h"
+#include "call/traced.h"
 #include "ops/operations.h"
 #include "types/element_types.h"
 #include "view/shapes.h"
@@ -161,7 +162,9 @@ PyObject *parse_and_run(ModuleState &state, Op op, PyObject *self, PyObject *con
 
 template <Op op>
 PyObject *function(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
-    return parse_and_run(state_of(module), op, nullptr, values, count, names);
+    const ModuleState &state = state_of(module);
+    PyObject *const result = parse_and_run(state_of(module), op, nullptr, values, count, names);
+    return result != nullptr ? result : record_if_traced(state, info(op).name, values, count, names);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/signature.h"
 #include "call/arguments.h"
 #include "call/result.h"
+#include "call/traced.h"
 #include "ops/operations.h"
 
 #include "cukern/operations.h"
@@ -106,7 +107,8 @@ PyObject *method(PyObject *module, PyObject *const *values, Py_ssize_t count, Py
     ModuleState &state = state_of(module);
     Arguments arguments;
     if (!parse_arguments(state, info(op).name, 3, values, count, names, &arguments)) return nullptr;
-    return run(state, op, arguments.positional, arguments.out, arguments.stream);
+    PyObject *const result = run(state, op, arguments.positional, arguments.out, arguments.stream);
+    return result != nullptr ? result : record_if_traced(state, info(op).name, values, count, names);
 }
 
 // --- clip ---
@@ -161,7 +163,10 @@ PyObject *clip_method(PyObject *module, PyObject *const *values, Py_ssize_t coun
     PyObject *arguments[Signature::kMost];
     if (!kSignature.parse("clip", nullptr, values, count, names, arguments)) return nullptr;
     const Bounds bounds{given_or_null(arguments[1]), given_or_null(arguments[2])};
-    return clip(state_of(module), arguments[0], bounds, given_or_null(arguments[3]), given_or_null(arguments[4]));
+    ModuleState &state = state_of(module);
+    PyObject *const result =
+        clip(state, arguments[0], bounds, given_or_null(arguments[3]), given_or_null(arguments[4]));
+    return result != nullptr ? result : record_if_traced(state, "clip", values, count, names);
 }
 
 }  // namespace

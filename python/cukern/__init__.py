@@ -16,8 +16,10 @@ on the CPU where there is none, and return arrays of the kind that they are give
 from pathlib import Path as _Path
 
 from . import _cukern
+from ._allclose import allclose
 from ._cukern import *  # noqa: F403
 from ._elementwise_kernel import ElementwiseKernel
+from ._fuse import fuse
 from ._namespace import __array_namespace_info__ as __array_namespace_info__
 from ._namespace import e, finfo, iinfo, inf, isdtype, nan, newaxis, pi
 from ._reduction_kernel import ReductionKernel
@@ -28,8 +30,10 @@ __array_api_version__ = "2024.12"
 __all__ = [
     "ElementwiseKernel",
     "ReductionKernel",
+    "allclose",
     "e",
     "finfo",
+    "fuse",
     "get_include",
     "iinfo",
     "inf",

@@ -106,9 +106,15 @@ class Plan:
 class FormulaKernel:
     """What `ElementwiseKernel` and `ReductionKernel` have in common."""
 
-    def __init__(self, in_params: str, out_params: str, name: str, options: Sequence[str]) -> None:
-        self.in_params = parse_parameters(in_params)
-        self.out_params = parse_parameters(out_params)
+    def __init__(
+        self,
+        in_params: str | tuple[Parameter, ...],
+        out_params: str | tuple[Parameter, ...],
+        name: str,
+        options: Sequence[str],
+    ) -> None:
+        self.in_params = parse_parameters(in_params) if isinstance(in_params, str) else in_params
+        self.out_params = parse_parameters(out_params) if isinstance(out_params, str) else out_params
         self.params = self.in_params + self.out_params
         if len({parameter.name for parameter in self.params}) < len(self.params):
             raise ValueError(f"{name}: an input and an output have the same name")

@@ -45,6 +45,7 @@ class Parameter:
     name: str
     type: str  # an element type's name, or one letter that stands for any
     is_raw: bool = False
+    cpp: str = ""  # its C++ type, where it is not that of CPP
 
     @property
     def is_generic(self) -> bool:
@@ -117,7 +118,7 @@ class Operand:
 
     @property
     def type(self) -> str:
-        return CPP[self.element]
+        return self.parameter.cpp or CPP[self.element]
 
 
 HELPERS = r"""
@@ -160,7 +161,7 @@ template <int dims, int operands> struct _Layout {
 
 def prelude(operands: Sequence[Operand], preamble: str, types: dict[str, str], index: str) -> str:
     """Return what comes before a kernel: headers for its types, names of its generic types, the user's own text."""
-    elements = {operand.element for operand in operands} | set(types.values())
+    elements = {operand.element for operand in operands if not operand.parameter.cpp} | set(types.values())
     lines = []
     if elements & {"complex64", "complex128"}:
         lines += ["#include <cuda/std/complex>", "using cuda::std::complex;"]

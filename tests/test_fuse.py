@@ -1,0 +1,345 @@
+"""`fuse`: functions as kernels, on a GPU, and without one run on the processor; and functions without a kernel."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import SMALL, use
+
+import cukern
+from cukern import _cukern, _fuse
+
+TYPES = [
+    np.dtype(f"{kind}{size}").name for kind, sizes in (("i", "1248"), ("u", "1248"), ("f", "248")) for size in sizes
+]
+TYPES += ["bool", "bfloat16", "complex64", "complex128"]
+
+
+def values(rng: np.random.Generator, element: str, shape: Any) -> Any:
+    """Return an Array of small numbers, fractions and NaN among them where a type has them."""
+    numbers: Any = rng.integers(-20, 20, shape)
+    if element == "bool":
+        return cukern.asarray(numbers > 0)
+    if element.startswith("u"):
+        numbers = abs(numbers)
+    if "float" in element or "complex" in element:
+        numbers = np.where(numbers == 7, np.nan, numbers / 4)
+    if "complex" in element:
+        numbers = numbers + 1j * rng.integers(-3, 4, shape)
+    return cukern.asarray(np.asarray(numbers)).astype(element)
+
+
+def same(given: Any, wanted: Any) -> bool:
+    """Whether two arrays are the same in type, shape and values."""
+    if (given.dtype, given.shape) != (wanted.dtype, wanted.shape):
+        return False
+    given, wanted = (cukern.asnumpy(cukern.astype(each, "complex128")) for each in (given, wanted))
+    return np.array_equal(given, wanted, equal_nan=True)
+
+
+def calls(x: Any, y: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield a call of each function of the table, and more of those that take numbers."""
+    for row in _cukern._table:
+        match row["kind"]:
+            case "unary":
+                yield row["name"], (x,)
+            case "binary":
+                yield row["name"], (x, y)
+            case "scalar":
+                yield row["name"], (x, 2)
+            case "choice":
+                yield row["name"], (x, x, y)
+            case "axpy":
+                yield row["name"], (3, x, y)
+    yield from [("clip", (x, 1, y)), ("clip", (x, 0, 5)), ("clip", (x, None, 2)), ("clip", (x, -(10**6), 10**6))]
+    yield from [("astype", (x, "int16")), ("astype", (x, "float16")), ("astype", (x, "complex64"))]
+    yield from [("add", (x, 2)), ("multiply", (2.5, x)), ("subtract", (x, 1j)), ("pow", (x, 2)), ("add", (x, True))]
+    yield from [("less", (x, 3)), ("less", (x, 300)), ("greater_equal", (2**70, x)), ("equal", (x, math.inf))]
+    yield from [("add", (x, np.float32(0.1))), ("where", (True, x, 1.5)), ("maximum", (x, -math.inf))]
+
+
+class TestOperations:
+    @pytest.mark.parametrize("element", TYPES)
+    def test_each_gives_what_it_gives_alone(self, formulas_on: str, element: str) -> None:
+        if formulas_on == "emulated" and element not in ("float32", "int8", "bool", "bfloat16", "uint64"):
+            element = "complex64"  # whose text is compiled once
+        rng = np.random.default_rng(1)
+        for other in (element, "int16") if formulas_on == "gpu" else ("int16",):
+            x, y = (values(rng, each, 67) for each in (element, other))
+            wanted: list[Any] = []
+            for name, args in calls(x, y):
+                try:
+                    wanted.append(getattr(cukern, name)(*args))
+                except (TypeError, OverflowError) as error:
+                    wanted.append(type(error))
+
+            def every_call(x: Any, y: Any, wanted: list[Any] = wanted) -> tuple[Any, ...]:
+                results = []
+                for (name, args), expected in zip(calls(x, y), wanted, strict=True):
+                    if isinstance(expected, type):
+                        with pytest.raises(expected):
+                            getattr(cukern, name)(*args)
+                    else:
+                        results.append(getattr(cukern, name)(*args))
+                return tuple(results)
+
+            given = cukern.fuse(every_call)(x, y)
+            names = [name for (name, _), each in zip(calls(x, y), wanted, strict=True) if not isinstance(each, type)]
+            arrays = [each for each in wanted if not isinstance(each, type)]
+            assert [n for n, a, b in zip(names, given, arrays, strict=True) if not same(a, b)] == []
+
+    def test_operators_methods_and_functions_of_numpy(self, formulas_on: str) -> None:
+        def every_operator(x: Any, y: Any) -> tuple[Any, ...]:
+            binary = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod]
+            binary += [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift]
+            binary += [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
+            results = [function(a, b) for function in binary for a, b in ((x, y), (x, 3), (3, y))]
+            results += [x**2, 2 ** abs(y), -x, +x, ~x, abs(x), x.astype("float32")]
+            results += [np.arctan2(x, y), np.absolute(x), np.power(abs(x), 2), np.mod(x, 5)]
+            return (*results, np.arcsinh(x), np.true_divide(x, y), np.invert(x))
+
+        rng = np.random.default_rng(2)
+        x, y = (values(rng, element, (5, 13)) for element in ("int32", "int16"))
+        y = cukern.where(y == 0, 1, y)
+        for given, wanted in zip(cukern.fuse(every_operator)(x, abs(y)), every_operator(x, abs(y)), strict=True):
+            assert same(given, wanted)
+
+    def test_chains_of_any_shapes_and_types(self, formulas_on: str) -> None:
+        @cukern.fuse
+        def chain(x: Any, row: Any, column: Any, factor: Any) -> Any:
+            return cukern.where(x > row, cukern.sqrt(abs(x)) * factor, column - x) + cukern.exp(-abs(row))
+
+        rng = np.random.default_rng(3)
+        for n in (1, 16, 33) if formulas_on == "emulated" or SMALL else range(1, 130):
+            x, row, column = (values(rng, "float32", shape) for shape in ((9, n), (n,), (9, 1)))
+            for base in (x, x[::-1, ::-1], x.T.copy().T):
+                given = chain(base, row, column, 2.5)
+                assert given.shape == (9, n)
+                wanted = chain.__wrapped__(base, row, column, 2.5)
+                np.testing.assert_allclose(cukern.asnumpy(given), cukern.asnumpy(wanted), rtol=1e-6)
+        assert len(chain._by_types) == 1
+        mixed = chain(x.astype("float16"), row.astype("int8"), column, 2)
+        wanted = chain.__wrapped__(x.astype("float16"), row.astype("int8"), column, 2)
+        assert mixed.dtype == wanted.dtype
+        np.testing.assert_allclose(cukern.asnumpy(mixed), cukern.asnumpy(wanted), rtol=1e-6)
+
+
+class TestArguments:
+    def test_numbers_change_without_another_kernel(self, formulas_on: str) -> None:
+        traces = []
+
+        @cukern.fuse(kernel_name="scaled")
+        def scaled(x: Any, factor: Any, power: Any) -> Any:
+            traces.append(factor)
+            return x * (factor / 2 + 1) + 3 ** (power - 1) - factor
+
+        x = cukern.arange(7, dtype="float32")
+        for factor, power in ((2, 3), (5, 1), (-7, 2)):
+            wanted = cukern.asnumpy(x) * (factor / 2 + 1) + 3 ** (power - 1) - factor
+            np.testing.assert_array_equal(cukern.asnumpy(scaled(x, factor, power)), wanted.astype(np.float32))
+        assert len(traces) == 1
+        scaled(x, 2.5, 1)  # of another type
+        scaled(x.astype("int8"), 2, 1)
+        assert len(traces) == 3
+        assert repr(scaled) == "<cukern.fuse of fused_scaled>"
+        assert scaled.__name__ == "scaled"
+
+    def test_kinds_of_numbers(self, formulas_on: str) -> None:
+        sum_of = cukern.fuse(lambda x, number: x + number)
+        x = cukern.arange(3, dtype="int8")
+        for number in (True, 3, 2.5, 1 - 2j, np.float16(0.1), np.int64(2**40), np.complex64(1j), np.bool_(True)):
+            given, wanted = sum_of(x, number), x + number
+            assert same(given, wanted), number
+        with pytest.raises(OverflowError):
+            sum_of(cukern.zeros(3, dtype="uint8"), 1000)
+        assert sum_of(2, 3) == 5  # no array: the function is called
+
+    def test_arrays_of_numpy_and_from_outside(self, formulas_on: str) -> None:
+        weights = np.arange(4.0)
+        weighted = cukern.fuse(lambda x: (x * weights + weights).sum(axis=1))
+        x = np.arange(12.0).reshape(3, 4)
+        given = weighted(x)
+        assert type(given) is np.ndarray
+        np.testing.assert_array_equal(given, (x * weights + weights).sum(axis=1))
+        own = cukern.asarray(weights)
+        assert same(cukern.fuse(lambda x: own * x + own)(own), own * own + own)
+
+    def test_results(self, formulas_on: str) -> None:
+        x = cukern.arange(4.0)
+        one = cukern.fuse(lambda x: (x + 1,))(x)
+        assert type(one) is tuple
+        assert len(one) == 1
+        given = cukern.fuse(lambda x: x)(x)
+        assert same(given, x)
+        assert given is not x
+        assert cukern.fuse(lambda x: x + 1)(cukern.zeros((0, 3))).shape == (0, 3)
+        assert cukern.fuse(lambda x: x + 1)(cukern.asarray(2.0)).item() == 3
+
+    def test_changes_in_place(self, formulas_on: str) -> None:
+        def changed(x: Any, y: Any) -> tuple[Any, Any]:
+            a = x + 1
+            same = a
+            a += y
+            a *= 2
+            a //= 3
+            return a, same - 1
+
+        x, y = cukern.arange(10, dtype="float32"), cukern.arange(10, dtype="float64")
+        for given, wanted in zip(cukern.fuse(changed)(x, y), changed(x, y), strict=True):
+            assert same(given, wanted)
+
+        def narrowed(x: Any, y: Any) -> Any:
+            a = x + 0
+            a += y
+            return a
+
+        for function in (narrowed, cukern.fuse(narrowed)):
+            with pytest.raises(TypeError, match="same_kind"):
+                function(x.astype("int32"), y)
+
+    def test_functions_that_call_each_other(self, formulas_on: str) -> None:
+        @cukern.fuse
+        def inner(x: Any, n: Any) -> Any:
+            return x * n + 1
+
+        outer = cukern.fuse(lambda x, n: inner(x, n) + inner(x, 2) + cukern.sqrt(n) + cukern.add(n, n))
+        x = cukern.arange(5.0)
+        given = outer(x, 4.0)
+        np.testing.assert_array_equal(cukern.asnumpy(given), np.arange(5.0) * 6 + 12)
+        assert len(inner._by_types) == 0
+
+
+class TestReductions:
+    @pytest.mark.parametrize("element", ["float32", "int8", "bool", "bfloat16", "complex64"])
+    def test_each(self, formulas_on: str, element: str) -> None:
+        if formulas_on == "emulated" and element != "float32":
+            element = "int8"  # as above
+        x = values(np.random.default_rng(4), element, (6, 70))
+        x = cukern.where(cukern.isnan(x), 1, x)
+        names = [row["name"] for row in _cukern._table if row["kind"] == "reduction"]
+        for name in names:
+            for options in ({}, {"axis": 1}, {"axis": 0, "keepdims": True}) if formulas_on == "gpu" else ({"axis": 1},):
+
+                def reduced(x: Any, name: str = name, options: dict[str, Any] = options) -> Any:
+                    return getattr(cukern, name)(x, **options)
+
+                try:
+                    wanted = reduced(x)
+                except TypeError as error:
+                    with pytest.raises(type(error)):
+                        cukern.fuse(reduced)(x)
+                    continue
+                given = cukern.fuse(reduced)(x)
+                assert (given.dtype, given.shape) == (wanted.dtype, wanted.shape)
+                given, wanted = (cukern.asnumpy(each.astype("complex128")) for each in (given, wanted))
+                np.testing.assert_allclose(given, wanted, rtol=2**-7 if element == "bfloat16" else 1e-5)
+
+    def test_what_comes_before_and_after(self, formulas_on: str) -> None:
+        @cukern.fuse
+        def distance(x: Any, y: Any, power: Any) -> tuple[Any, Any]:
+            total = (abs(x - y) ** power).sum(axis=-1)
+            return total ** (1 / power), total + 1
+
+        rng = np.random.default_rng(5)
+        x, y = rng.random((2, 3, 5000))
+        root, total = distance(cukern.asarray(x), cukern.asarray(y), 2)
+        np.testing.assert_allclose(cukern.asnumpy(root), np.linalg.norm(x - y, axis=-1), rtol=1e-14)
+        np.testing.assert_allclose(cukern.asnumpy(total), np.sum((x - y) ** 2, axis=-1) + 1, rtol=1e-14)
+        variance = cukern.fuse(lambda x: cukern.var(x, axis=1, correction=1, keepdims=True))
+        np.testing.assert_allclose(
+            cukern.asnumpy(variance(cukern.asarray(x))), np.var(x, axis=1, ddof=1, keepdims=True), rtol=1e-13
+        )
+        with pytest.raises(ValueError, match="no elements are reduced, and there is no identity"):
+            cukern.fuse(lambda x: cukern.max(x))(cukern.zeros(0))
+
+
+class TestRefusals:
+    @pytest.mark.build
+    @pytest.mark.parametrize(
+        ("function", "message"),
+        [
+            (lambda x: x if x > 0 else -x, "cannot look at values"),
+            (float, "cannot look at values"),
+            (lambda x: x[0], "sees no shapes, indices or elements"),
+            (lambda x: x.shape, "sees no shapes"),
+            (lambda x: x.T, r"\.T of an array"),
+            (lambda x: list(x), "sees no shapes"),
+            (lambda x: x / x.sum(), "divide takes what a reduction gives and what it reduces"),
+            (lambda x: x.sum().max(), "max is the second reduction"),
+            (lambda x: (x.sum(), x), "returns a reduction and what is none"),
+            (lambda x: 1, "has to return what it has computed of arrays, got 1"),
+            (lambda x: None, "got None"),
+            (lambda x: operator.iadd(x, 1), "cannot change its arguments in place"),
+            (lambda x: cukern.add(x, 1, out=cukern.zeros(3)), "add: out= has no meaning"),
+            (lambda x: cukern.cumulative_sum(x), "are fused, and no others"),
+            (lambda x: cukern.matmul(x, x), "are fused, and no others"),
+            (lambda x: np.add.reduce(x), "numpy.add is no operation"),
+            (lambda x: cukern.argmax(x, axis=(0, 1)), "expected one int or None"),
+            (lambda x: operator.add(x, [1, 2]), "is no array and no number"),
+            (lambda x: x + "a", "is no array and no number"),
+        ],
+    )
+    def test_what_cannot_be_traced(
+        self, monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], message: str
+    ) -> None:
+        from emulated_kernels import emulate_kernels
+
+        use("host")
+        emulate_kernels(monkeypatch)
+        with pytest.raises(TypeError, match=message):
+            cukern.fuse(function)(cukern.arange(3.0))
+
+    @pytest.mark.build
+    def test_branches_on_numbers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from emulated_kernels import emulate_kernels
+
+        use("host")
+        emulate_kernels(monkeypatch)
+        for function in (lambda x, n: x if n > 0 else -x, lambda x, n: x * math.sqrt(n), lambda x, n: x * (n == 1)):
+            with pytest.raises(TypeError, match="cannot look at values"):
+                cukern.fuse(function)(cukern.arange(3.0), 2)
+
+    def test_other_errors_of_calls_stay(self) -> None:
+        use("host")
+        with pytest.raises(TypeError, match="add: a is of type object"):
+            cukern.add(object(), 1)
+        with pytest.raises(ValueError, match="no row nothing"):
+            _cukern._compute_type("nothing", 1)
+
+
+class TestWithoutGpu:
+    def test_the_operations_run(self) -> None:
+        use("host")
+        calls = []
+
+        @cukern.fuse
+        def half(x: Any, limit: float) -> Any:
+            """Halve."""
+            calls.append(x)
+            return cukern.where(x > limit, x / 2, x) if limit > 0 else x
+
+        x = np.arange(4.0)
+        np.testing.assert_array_equal(half(x, 1.0), [0, 1, 1, 1.5])
+        assert type(half(cukern.asarray(x), -1.0)) is cukern.Array
+        assert calls[0] is x
+        assert half.__doc__ == "Halve."
+
+    def test_the_headers_are_there(self) -> None:
+        folders = [option[2:] for option in _fuse.options() if option.startswith("-I")]
+        found = [
+            name
+            for name in ("formulas/reducers.cuh", "cukern/ops.def", "cukern/element_type.h", "cmath")
+            if any(_exists(folder, name) for folder in folders)
+        ]
+        assert len(found) == 4
+
+
+def _exists(folder: str, name: str) -> bool:
+    from pathlib import Path
+
+    return Path(folder, name).is_file()
