@@ -328,7 +328,7 @@ ALONG_ONE = {"axis": "int"}
 # What functions return, and which of their parameters take something else.
 FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "_address": ("int", {"array": "Any"}),
-    "_argument_key": ("bytes | None", {"args": "tuple[Any, ...]"}),
+    "_argument_key": ("bytes | None", {"args": "tuple[Any, ...]", "inputs": "int | None"}),
     "_block_usage": ("tuple[int, int]", {}),
     "_check_image": ("None", {"image": "Buffer"}),
     "_compile": ("tuple[bytes | None, dict[str, str], str]", {"options": "tuple[str, ...]"}),
@@ -340,6 +340,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "_inject_fault": ("None", {}),
     "_kernel_signature": ("tuple[str, list[tuple[str, str, _bool, str]]] | None", {}),
     "_open_nvrtc": ("tuple[int, int, str, list[int]]", {"path": "str | None"}),
+    "_overlap": ("_bool", {"a": "Any", "b": "Any"}),
     "_pack_arguments": ("bytes", {"args": "tuple[Any, ...]"}),
     "_release_caches": ("None", {}),
     "_restore": ("Array", {"dtype": "str", "shape": "tuple[int, ...]"}),

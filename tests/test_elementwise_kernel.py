@@ -297,6 +297,25 @@ class TestResults:
         with pytest.raises(ValueError, match="elements of w overlap"):
             kernel(f, f, f, cukern.broadcast_to(f[:1], (3,)))
 
+    def test_outputs_that_overlap(self) -> None:
+        kernel = cukern.ElementwiseKernel("T x", "T y, T z", "y = x; z = 2 * x", "both")
+        raw = cukern.ElementwiseKernel("raw T x", "T y", "y = x[i]", "raw_copy")
+        x = cukern.arange(12.0)
+        other = cukern.empty(6)
+        for given, out in ((x[1:7], x[:6]), (x[:6], x[:6][::-1]), (x[::2], x[:6]), (x[:6], x[5:11])):
+            for _ in range(2):  # no plan is kept for another call
+                with pytest.raises(ValueError, match="both: y overlaps x in part"):
+                    kernel(given, out, other)
+            with pytest.raises(ValueError, match="both: y overlaps z in part"):
+                kernel(cukern.zeros(6), given, out)
+            raw(given, out)
+        x = cukern.arange(12.0)
+        kernel(x[::2], x[::2], x[1::2])
+        assert cukern.asnumpy(x).tolist() == [0, 0, 2, 4, 4, 8, 6, 12, 8, 16, 10, 20]
+        host = np.arange(6.0)  # whose device copies do not overlap
+        kernel(host[1:4], host[:3], np.empty(3))
+        assert host.tolist() == [1, 2, 3, 3, 4, 5]
+
     def test_scalars_alone(self) -> None:
         kernel = cukern.ElementwiseKernel("T x, T y", "T z", "z = x + y", "scalars")
         assert kernel(2, 3).item() == 5

@@ -90,7 +90,7 @@ class ElementwiseKernel(FormulaKernel):
         self._formula = Formula(name, operation, preamble, loop_prep, after_loop)
 
     def __call__(self, *args: Any, size: int | None = None, block_size: int | None = None, stream: Any = None) -> Any:
-        key = _cukern._argument_key(args) if size is None and block_size is None else None
+        key = self._key(args) if size is None and block_size is None else None
         results = self._call(args, key, lambda arguments: self._plan(arguments, size, block_size or BLOCK), stream)
         if self.no_return:
             return None

@@ -128,6 +128,10 @@ class FormulaKernel:
     def __repr__(self) -> str:
         return f"<cukern.{type(self).__name__} {self.name}>"
 
+    def _key(self, args: tuple[Any, ...]) -> bytes | None:
+        """Return what plans are found by, None for arguments that need one of their own."""
+        return _cukern._argument_key(args, len(self.in_params))
+
     def _call(
         self, args: Sequence[Any], key: Any, make_plan: Callable[[list[Argument | None]], Plan], stream: Any
     ) -> tuple[Any, ...]:
@@ -212,6 +216,18 @@ class FormulaKernel:
                 raise ValueError(f"{self.name}: {parameter.name} has shape {argument.shape}; the result has {shape}")
             if any(n > 1 and stride == 0 for n, stride in zip(argument.shape, argument.strides, strict=True)):
                 raise ValueError(f"{self.name}: elements of {parameter.name} overlap each other (strides of 0)")
+            self._check_overlap(parameter, argument, arguments)
+
+    def _check_overlap(self, parameter: Parameter, output: Argument, arguments: Sequence[Argument | None]) -> None:
+        """An output may be an input itself; what is raw is the formula's affair."""
+        for other_parameter, other in zip(self.params, arguments, strict=True):
+            if other is None or other is output or not other.is_array or other_parameter.is_raw or parameter.is_raw:
+                continue
+            if _cukern._overlap(output.pointee, other.pointee):
+                raise ValueError(
+                    f"{self.name}: {parameter.name} overlaps {other_parameter.name} in part; pass exactly that "
+                    "array, or one that does not overlap it"
+                )
 
     def _begin_plan(
         self, arguments: Sequence[Argument | None], shape: tuple[int, ...]

@@ -125,7 +125,7 @@ class ReductionKernel(FormulaKernel):
             if len(self.out_params) != 1 or len(args) != len(self.in_params):
                 raise ValueError(f"{self.name}: out= is for one output that is not among the other arguments")
             args = (*args, out)
-        known = _cukern._argument_key(args) if axis is None or type(axis) in (int, tuple) else None
+        known = self._key(args) if axis is None or type(axis) in (int, tuple) else None
         key = None if known is None else (known, axis, bool(keepdims))
         results = self._call(args, key, lambda arguments: self._plan(arguments, axis, bool(keepdims)), stream)
         return results if len(results) != 1 else results[0]
