@@ -341,7 +341,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "_kernel_signature": ("tuple[str, list[tuple[str, str, _bool, str]]] | None", {}),
     "_open_nvrtc": ("tuple[int, int, str, list[int]]", {"path": "str | None"}),
     "_overlap": ("_bool", {"a": "Any", "b": "Any"}),
-    "_pack_arguments": ("bytes", {"args": "tuple[Any, ...]"}),
+    "_pack_arguments": ("bytes", {"args": "tuple[Any, ...]", "asked": "str | None", "code": "str | None"}),
     "_release_caches": ("None", {}),
     "_restore": ("Array", {"dtype": "str", "shape": "tuple[int, ...]"}),
     "_set_staging": ("None", {}),

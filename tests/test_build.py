@@ -276,6 +276,7 @@ def test_a_wheel_from_the_sdist(wheel: Path) -> None:
         "_fuse.py",
         "_namespace.py",
         "_numpy_functions.py",
+        "_parameter_names.py",
         "_reduction_kernel.py",
         "_reduction_source.py",
         "py.typed",

@@ -362,7 +362,7 @@ class TestOtherLibraries:
         x, y = cupy.ones(1000, cupy.float32), cupy.zeros(1000, cupy.float32)
         saxpy(4, 256, (2.0, x, y, 1000))
         assert (cupy.asnumpy(y) == 2).all()
-        with pytest.raises(TypeError, match="argument 2 of 4 is an array of float64"):
+        with pytest.raises(TypeError, match=r"argument 2 of 4 \(x\) is an array of float64"):
             saxpy(4, 256, (2.0, x.astype(float), y, 1000))
 
     def test_numba_and_jax(self, module: cukern.RawModule) -> None:

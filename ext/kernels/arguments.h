@@ -23,8 +23,16 @@ struct ArrayArgument {
 
 class KernelArguments {
 public:
-    KernelArguments(ModuleState &state, const char *function, PyObject *const *objects, Py_ssize_t count) noexcept
-        : state_(state), function_(function), objects_(objects), count_(static_cast<int>(count)) {}
+    // `code` and `name`, of the kernel, are for messages: a source has the names of parameters. Null: there is
+    // none.
+    KernelArguments(ModuleState &state, const char *function, PyObject *const *objects, Py_ssize_t count,
+                    PyObject *code, PyObject *name) noexcept
+        : state_(state),
+          function_(function),
+          objects_(objects),
+          count_(static_cast<int>(count)),
+          code_(code),
+          name_(name) {}
     KernelArguments(const KernelArguments &) = delete;
     KernelArguments &operator=(const KernelArguments &) = delete;
     ~KernelArguments();
@@ -55,6 +63,7 @@ private:
                         unsigned char *to) noexcept;
     bool pack_number(const KernelParameter &parameter, int i, unsigned char *to) noexcept;
     bool pack_by_width(const KernelParameter &parameter, int i, unsigned char *to) noexcept;
+    PyRef place_of(int i) const noexcept;
     bool refuse(const KernelParameter &parameter, int i, PyObject *type, const char *got,
                 const char *takes) const noexcept;
     bool refuse_array(const KernelParameter &parameter, int i) const noexcept;
@@ -69,6 +78,8 @@ private:
     const char *const function_;
     PyObject *const *const objects_;
     const int count_;
+    PyObject *const code_;
+    PyObject *const name_;
     ArrayArgument *arrays_ = nullptr;
     int num_read_ = 0;  // of arrays_
     int num_operands_ = 0;

@@ -74,7 +74,7 @@ bool launch_kernel(ModuleState &state, RawKernelObject *self, const LaunchReques
                    PyObject *const *objects, Py_ssize_t count) noexcept {
     const char *const function = self->text;
     Backend backend;
-    KernelArguments arguments(state, function, objects, count);
+    KernelArguments arguments(state, function, objects, count, self->module->code, self->name);
     HeldStream stream;
     if (!ensure_backend(state, function, &backend) || !arguments.read(request.stream) ||
         !arguments.choose_stream_for(request.stream, &stream))

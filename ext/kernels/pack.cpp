@@ -82,19 +82,38 @@ bool store_integer(PyObject *object, std::size_t bytes, bool may_be_signed, bool
 
 }  // namespace
 
+// "argument 2 of 4 (x)": with the parameter's name where the source tells it.
+PyRef KernelArguments::place_of(int i) const noexcept {
+    PyRef names;
+    if (code_ != nullptr && name_ != nullptr && PyUnicode_Check(code_) != 0) {
+        const PyRef module = PyRef::steal(PyImport_ImportModule("cukern._parameter_names"));
+        if (module)
+            names =
+                PyRef::steal(PyObject_CallMethod(module.get(), "parameter_names", "OOi", code_, name_, count_));
+        if (!names) PyErr_Clear();  // the message is about something else
+    }
+    PyObject *const name = names && PyList_Check(names.get()) != 0 && PyList_Size(names.get()) > i
+                               ? PyList_GetItem(names.get(), i)
+                               : nullptr;
+    if (name != nullptr && PyUnicode_Check(name) != 0 && PyUnicode_GetLength(name) > 0)
+        return PyRef::steal(PyUnicode_FromFormat("argument %d of %d (%U)", i + 1, count_, name));
+    return PyRef::steal(PyUnicode_FromFormat("argument %d of %d", i + 1, count_));
+}
+
 bool KernelArguments::refuse(const KernelParameter &parameter, int i, PyObject *type, const char *got,
                              const char *takes) const noexcept {
     const ParameterText text(parameter);
+    const PyRef place = place_of(i);
+    if (!place) return false;
     if (type != nullptr) {
         const PyRef name = type_name_of(type);
         if (name)
-            PyErr_Format(PyExc_TypeError,
-                         "%s: argument %d of %d is of type %U; the parameter is %s, which takes %s", function_,
-                         i + 1, count_, name.get(), text.text, takes);
+            PyErr_Format(PyExc_TypeError, "%s: %U is of type %U; the parameter is %s, which takes %s", function_,
+                         place.get(), name.get(), text.text, takes);
         return false;
     }
-    PyErr_Format(PyExc_TypeError, "%s: argument %d of %d is %s; the parameter is %s, which takes %s", function_,
-                 i + 1, count_, got, text.text, takes);
+    PyErr_Format(PyExc_TypeError, "%s: %U is %s; the parameter is %s, which takes %s", function_, place.get(), got,
+                 text.text, takes);
     return false;
 }
 
@@ -102,8 +121,10 @@ bool KernelArguments::refuse_width(const KernelParameter &parameter, int i, cons
                                    int bytes) const noexcept {
     const ParameterText text(parameter);
     const char *before = parameter.type.text[0] != '\0' ? text.text : "a parameter";
-    PyErr_Format(PyExc_TypeError, "%s: argument %d of %d is %s of %d bytes; the kernel expects %s of %zu bytes",
-                 function_, i + 1, count_, got, bytes, before, parameter.size);
+    const PyRef place = place_of(i);
+    if (place)
+        PyErr_Format(PyExc_TypeError, "%s: %U is %s of %d bytes; the kernel expects %s of %zu bytes", function_,
+                     place.get(), got, bytes, before, parameter.size);
     return false;
 }
 
@@ -121,8 +142,10 @@ bool KernelArguments::refuse_number(const KernelParameter &parameter, int i) con
 bool KernelArguments::refuse_overflow(const KernelParameter &parameter, int i) const noexcept {
     if (PyErr_Occurred() != nullptr) return false;
     const ParameterText text(parameter);
-    PyErr_Format(PyExc_OverflowError, "%s: argument %d of %d is out of the range of the parameter, %s: %R",
-                 function_, i + 1, count_, text.text, objects_[i]);
+    const PyRef place = place_of(i);
+    if (place)
+        PyErr_Format(PyExc_OverflowError, "%s: %U is out of the range of the parameter, %s: %R", function_,
+                     place.get(), text.text, objects_[i]);
     return false;
 }
 
@@ -132,11 +155,12 @@ bool KernelArguments::pack_array(const KernelParameter &parameter, int i, int de
     const ParameterType &type = parameter.type;
     own.writes = !type.is_const;
     if (own.device >= 0 && own.device != device) {
-        PyErr_Format(
-            PyExc_ValueError,
-            "%s: argument %d of %d is on device %d, and the launch on device %d; copy it there first, as by "
-            "cukern.asarray(x, device=%d)",
-            function_, i + 1, count_, own.device, device, device);
+        const PyRef place = place_of(i);
+        if (place)
+            PyErr_Format(PyExc_ValueError,
+                         "%s: %U is on device %d, and the launch on device %d; copy it there first, as by "
+                         "cukern.asarray(x, device=%d)",
+                         function_, place.get(), own.device, device, device);
         return false;
     }
     if (parameter.size != kPointerBytes) return refuse_width(parameter, i, "an array, whose address is", 8);
@@ -145,9 +169,10 @@ bool KernelArguments::pack_array(const KernelParameter &parameter, int i, int de
     if (unchecked || type.kind == Kind::unknown) return true;
     if (type.kind != Kind::pointer || (type.elements & bit_of(own.type)) == 0) return refuse_array(parameter, i);
     if (own.read_only && own.writes) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: argument %d of %d is read-only; the parameter is %s, which is written to", function_,
-                     i + 1, count_, type.text);
+        const PyRef place = place_of(i);
+        if (place)
+            PyErr_Format(PyExc_ValueError, "%s: %U is read-only; the parameter is %s, which is written to",
+                         function_, place.get(), type.text);
         return false;
     }
     return true;

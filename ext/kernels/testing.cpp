@@ -43,15 +43,18 @@ public:
     Status occupancy(int, unsigned, int *, int *) noexcept override { return CUKERN_NOT_SUPPORTED; }
 };
 
-// _pack_arguments(name, sizes, args, unchecked): the block of parameters that a launch would pass.
+// _pack_arguments(name, sizes, args, unchecked, code=None, asked=None): the block of parameters that a launch
+// would pass, of a kernel that is asked for by a name, from a source.
 PyObject *pack_method(PyObject *module, PyObject *args) {
     constexpr Py_ssize_t kMost = 64;
     const char *name = nullptr;
     PyObject *sizes = nullptr;
     PyObject *values = nullptr;
     int unchecked = 0;
-    if (PyArg_ParseTuple(args, "sO!O!p:_pack_arguments", &name, &PyTuple_Type, &sizes, &PyTuple_Type, &values,
-                         &unchecked) == 0)
+    PyObject *code = nullptr;
+    PyObject *asked = nullptr;
+    if (PyArg_ParseTuple(args, "sO!O!p|OO:_pack_arguments", &name, &PyTuple_Type, &sizes, &PyTuple_Type, &values,
+                         &unchecked, &code, &asked) == 0)
         return nullptr;
     const Py_ssize_t count = PyTuple_Size(values);
     Py_ssize_t bytes[kMost];
@@ -67,7 +70,7 @@ PyObject *pack_method(PyObject *module, PyObject *args) {
     Backend backend;
     DescribedKernel kernel;
     if (!kernel.describe(name, bytes, static_cast<int>(parameters))) return PyErr_NoMemory();
-    KernelArguments arguments(state, name, objects, count);
+    KernelArguments arguments(state, name, objects, count, code, asked);
     HeldStream stream;
     if (!ensure_backend(state, name, &backend) || !arguments.read(nullptr) ||
         !arguments.choose_stream_for(nullptr, &stream))
@@ -119,7 +122,8 @@ PyMethodDef kKernelTestingMethods[] = {
     {"_check_image", check_image_method, METH_O,
      "_check_image(image, /)\n--\n\nRaise ValueError for an image that is cut off."},
     {"_pack_arguments", pack_method, METH_VARARGS,
-     "_pack_arguments(name, sizes, args, unchecked, /)\n--\n\nReturn the parameters that a launch would pass."},
+     "_pack_arguments(name, sizes, args, unchecked, code=None, asked=None, /)\n--\n\nReturn the parameters that a "
+     "launch would pass."},
     {"_kernel_signature", signature_method, METH_VARARGS,
      "_kernel_signature(name, /)\n--\n\nReturn what a mangled name says."},
     {nullptr, nullptr, 0, nullptr},
