@@ -13,16 +13,28 @@ on the CPU where there is none, and return arrays of the kind that they are give
 ``python -m cukern`` tells which back-end is in use, and why.
 """
 
-from pathlib import Path as _Path
+import os as _os
+import typing as _typing
+from importlib import import_module as _import_module
 
 from . import _cukern
-from ._allclose import allclose
 from ._cukern import *  # noqa: F403
-from ._elementwise_kernel import ElementwiseKernel
-from ._fuse import fuse
 from ._namespace import __array_namespace_info__ as __array_namespace_info__
 from ._namespace import e, finfo, iinfo, inf, isdtype, nan, newaxis, pi
-from ._reduction_kernel import ReductionKernel
+
+if _typing.TYPE_CHECKING:
+    from ._allclose import allclose
+    from ._elementwise_kernel import ElementwiseKernel
+    from ._fuse import fuse
+    from ._reduction_kernel import ReductionKernel
+
+# Imported when they are first used: most programs need none of them, and they take as long as all else.
+_LATER = {
+    "ElementwiseKernel": "_elementwise_kernel",
+    "ReductionKernel": "_reduction_kernel",
+    "allclose": "_allclose",
+    "fuse": "_fuse",
+}
 
 __array_api_version__ = "2024.12"
 
@@ -48,6 +60,17 @@ __all__ = [
 __version__ = _cukern.__version__
 
 
+def __getattr__(name: str) -> _typing.Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(_import_module(f".{_LATER[name]}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
 def get_include() -> str:
     """Return the folder to give a C compiler with ``-I``, so that it finds ``cukern/cukern.h``.
 
@@ -61,11 +84,11 @@ def get_include() -> str:
     >>> os.path.exists(os.path.join(cukern.get_include(), "cukern", "cukern.h"))
     True
     """
-    package = _Path(__file__).parent
-    installed = package / "include"
-    if installed.is_dir():
-        return str(installed)
-    return str(package.parent.parent / "cuda" / "include")  # an editable install
+    package = _os.path.dirname(__file__)
+    installed = _os.path.join(package, "include")
+    if _os.path.isdir(installed):
+        return installed
+    return _os.path.join(_os.path.dirname(_os.path.dirname(package)), "cuda", "include")  # an editable install
 
 
 def library_path() -> str:
