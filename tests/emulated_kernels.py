@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cukern import _compile, _cukern, _elementwise_kernel, _formula_kernel, _fuse, _reduction_kernel
+from cukern import _compile, _cukern, _elementwise_kernel, _formula_kernel, _fuse, _reduction_kernel, _trace
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests/emulation"
 
 ENTRY = """
 struct double2 { double x, y; };
+inline double __longlong_as_double(long long bits) { double d; std::memcpy(&d, &bits, sizeof d); return d; }
 namespace emulated {
 struct Value { const void *address; long long integer; double real, imag; int kind; };
 template <typename P> P value_of(const Value &value) {
@@ -48,6 +49,11 @@ void call(void (*kernel)(P...), const Value *values, std::index_sequence<I...>) 
 template <typename... P> void call(void (*kernel)(P...), const Value *values) {
     call(kernel, values, std::index_sequence_for<P...>());
 }
+template <typename... P> long sizes_of(void (*)(P...), unsigned *sizes) {  // of the first 64 parameters
+    const unsigned all[] = {0, sizeof(P)...};
+    for (std::size_t i = 0; i < sizeof...(P) && i < 64; ++i) sizes[i] = all[i + 1];
+    return sizeof...(P);
+}
 }
 """
 ONE_ENTRY = """
@@ -55,6 +61,11 @@ extern "C" void run_{name}(unsigned grid, unsigned block, emulated::Value *value
     emulation::run_grid("{name}", grid, block,
                         [](void *values) {{ emulated::call({name}, static_cast<emulated::Value *>(values)); }}, values);
 }}
+"""
+
+
+ONE_ENTRY += """
+extern "C" long sizes_{name}(unsigned *sizes) {{ return emulated::sizes_of({name}, sizes); }}
 """
 
 
@@ -114,8 +125,9 @@ def compile_text(text: str, names: Sequence[str], options: Sequence[str]) -> cty
         includes = ["-I", str(folder / "include"), "-include", str(folder / "entry.h"), *own]
         done = run_compiler(*includes, "-shared", str(path), str(folder / "fibers.o"), "-o", str(folder / key))
         assert done.returncode == 0, f"{done.stderr[:3000]}\n{text}"
-        _compile.build(text, tuple(options), tuple(names), 9, 0)  # NVRTC takes it, too
+        _, lowered = _compile.build(text, tuple(options), tuple(names), 9, 0)  # NVRTC takes it, too
         _libraries[key] = ctypes.CDLL(str(folder / key))
+        _libraries[key].lowered = lowered
     return _libraries[key]
 
 
@@ -124,8 +136,14 @@ class EmulatedKernel:
 
     def __init__(self, library: ctypes.CDLL, name: str) -> None:
         self.run = library[f"run_{name}"]
+        self.name = library.lowered[name]
+        sizes = (ctypes.c_uint * 64)()
+        count = library[f"sizes_{name}"](sizes)
+        self.sizes = tuple(sizes[:count]) if count <= 64 else None
 
     def __call__(self, grid: int, block: int, args: Sequence[Any], stream: Any = None) -> None:
+        if self.sizes is not None:  # what a launch would check
+            _cukern._pack_arguments(self.name, self.sizes, tuple(args), False)
         values = (Value * len(args))()
         for value, arg in zip(values, args, strict=True):
             if isinstance(arg, np.void):
@@ -181,5 +199,5 @@ def emulate_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have kernels of formulas emulated."""
     monkeypatch.setenv("CUKERN_CACHE_DIR", str(Path(_folder.name, "cache")))
     emulated = EmulatedCukern("_cukern")
-    for module in (_formula_kernel, _elementwise_kernel, _fuse, _reduction_kernel):
+    for module in (_formula_kernel, _elementwise_kernel, _fuse, _trace, _reduction_kernel):
         monkeypatch.setattr(module, "_cukern", emulated)

@@ -279,6 +279,7 @@ def test_a_wheel_from_the_sdist(wheel: Path) -> None:
         "_parameter_names.py",
         "_reduction_kernel.py",
         "_reduction_source.py",
+        "_trace.py",
         "py.typed",
         "_cukern.pyi",
         "_cukern.abi3.so",

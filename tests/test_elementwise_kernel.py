@@ -95,7 +95,7 @@ class TestText:
         assert "typedef float T;" in text
         assert "__global__ void f(const float *_p_x, float *_p_y, const long long n)" in text
         assert "n / 4 * 4 + _thread" in text
-        assert "y = x * n;" in text
+        assert "y = x * n\n;" in text
 
     def test_strided_and_raw(self) -> None:
         x = Operand(Parameter("x", "T"), "complex64", "one")

@@ -38,8 +38,10 @@ def same(given: Any, wanted: Any) -> bool:
     """Whether two arrays are the same in type, shape and values."""
     if (given.dtype, given.shape) != (wanted.dtype, wanted.shape):
         return False
-    given, wanted = (cukern.asnumpy(cukern.astype(each, "complex128")) for each in (given, wanted))
-    return np.array_equal(given, wanted, equal_nan=True)
+    if str(given.dtype) == "bfloat16":
+        given, wanted = given.astype("float32"), wanted.astype("float32")
+    given, wanted = cukern.asnumpy(given), cukern.asnumpy(wanted)
+    return np.array_equal(given, wanted, equal_nan=given.dtype.kind in "fc")
 
 
 def calls(x: Any, y: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -214,6 +216,136 @@ class TestArguments:
         assert len(inner._by_types) == 0
 
 
+class TestLikeTheOperations:
+    """What the operations give one after the other, the fused function gives."""
+
+    def check(self, function: Callable[..., Any], *args: Any, fused: Any = None) -> None:
+        fused = fused or cukern.fuse(function)
+        try:
+            wanted = function(*args)
+        except (TypeError, ValueError, OverflowError) as error:
+            with pytest.raises(type(error)):
+                fused(*args)
+            return
+        given = fused(*args)
+        for one, other in zip(
+            *((each if isinstance(each, tuple) else (each,)) for each in (given, wanted)), strict=True
+        ):
+            assert same(*(cukern.asarray(each) for each in (one, other))), (one, other)
+
+    def test_shapes_of_what_is_not_used(self, formulas_on: str) -> None:
+        x, matrix, tall = cukern.arange(3.0), cukern.ones((2, 3)), cukern.ones((4, 3))
+        self.check(lambda x, y: x.sum(), x, matrix)
+        self.check(lambda x, y: x * 2, x, matrix)
+        self.check(lambda x, y: (x * 2, y * 2), x, matrix)
+        self.check(lambda x, y: (x * 2, y * 2), x, x)
+        self.check(lambda x, y: x.mean(axis=0), x, tall)
+
+        def grown(x: Any, y: Any) -> Any:
+            t = x + 1
+            t += y
+            return t
+
+        fused = cukern.fuse(grown)
+        for pair in ((x, x), (matrix, x), (x, matrix), (tall, matrix)):
+            self.check(grown, *pair, fused=fused)
+
+    def test_arrays_from_outside(self, formulas_on: str) -> None:
+        w, y = cukern.arange(3.0), cukern.ones(3)
+
+        def changes_it(y: Any) -> Any:
+            t = w
+            t += y
+            return t
+
+        with pytest.raises(TypeError, match="cannot change an array from outside in place"):
+            cukern.fuse(changes_it)(y)
+        assert cukern.asnumpy(w).tolist() == [0, 1, 2]
+        self.check(lambda y, n: (w * n) + y - n * w, y, 2.5)
+        self.check(lambda y, n: cukern.where(w < n, y, n > w), y, 2.5)
+        self.check(lambda y, n: cukern.where(w < n, y, n), y, 1)
+        host = np.arange(3.0)
+        self.check(lambda y, n: np.multiply(host, n) + n * host + host * n + y, np.ones(3), 2)
+
+    def test_means_of_no_elements(self, formulas_on: str) -> None:
+        for element in ("float64", "int32", "complex64", "float16"):
+            self.check(lambda x: x.mean(axis=0), cukern.zeros((0, 3), element))
+        self.check(lambda x: x.sum(axis=0) + 1, cukern.zeros((0, 3)))
+
+    def test_comparisons_at_the_ends_of_types(self, formulas_on: str) -> None:
+        def compared(x: Any) -> tuple[Any, ...]:
+            limits = (2**63, -(2**63) - 1, 2**64, 2**63 - 1, -(2**63), 10**400, -(10**400), 255, 256, -1)
+            functions = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
+            return tuple(function(*pair) for n in limits for function in functions for pair in ((x, n), (n, x)))
+
+        for element in ("int64", "uint64", "uint8"):
+            info = np.iinfo(element)
+            self.check(compared, cukern.asarray(np.array([info.min, 0, 1, info.max - 1, info.max], element)))
+        self.check(lambda x: cukern.logical_and(x, 10**400), cukern.arange(3))
+
+    def test_numbers_of_other_types_and_sizes(self, formulas_on: str) -> None:
+        for function, numbers in (
+            (lambda x, n: x * (2**n), (-1, 2, 3, -2)),
+            (lambda x, n: x * (2**n), (2, -1)),
+            (lambda x, n: x + n**0.5, (2.0, -2.0, 4.0)),
+            (lambda x, n: x + n**0.5, (-2.0, 2.0)),
+            (lambda x, n: x < n, (3, 300, -1, 4)),
+            (lambda x, n: x < n, (300, 3)),
+            (lambda x, n: cukern.clip(x, 0, n), (5, 300, 2, -7)),
+            (lambda x, n: cukern.clip(x, n, None), (300, 2)),
+            (lambda x, n: x + n, (3, 300, 1)),
+            (lambda x, n: cukern.logical_and(x, n), (5, 0, 0.5, 2j, True, 10**30)),
+            (lambda x, n: cukern.where(n, x, -x), (5, 0, 0.5)),
+        ):
+            for element in ("uint8", "int64"):
+                fused = cukern.fuse(function)
+                for n in numbers:
+                    self.check(function, cukern.arange(6, dtype=element), n, fused=fused)
+
+    def test_scalars_of_numpy(self, formulas_on: str) -> None:
+        x = cukern.arange(3, dtype="float64")
+
+        def changed(x: Any, s: Any) -> Any:
+            t = s
+            s += 1
+            return x * t + s
+
+        self.check(changed, x, np.float64(2))
+        self.check(changed, x.astype("float32"), np.float32(2))
+        self.check(lambda x, s: x.sum() * s, x, np.float32(2))
+        self.check(lambda x, s: s + 1, x, np.float32(2))
+        for function in (lambda x, n: x * (np.float32(2) * n), lambda x, n: x * np.multiply(n, 2)):
+            with pytest.raises(TypeError, match="compute with Python's numbers"):
+                cukern.fuse(function)(x, 3)
+
+    def test_casts_that_copy_nothing(self, formulas_on: str) -> None:
+        def changed(x: Any) -> Any:
+            y = x + 1
+            z = y.astype(y.dtype, copy=False)
+            z += 1
+            return y
+
+        self.check(changed, cukern.arange(3.0))
+
+    def test_operands_of_one_element(self, formulas_on: str) -> None:
+        x = cukern.broadcast_to(cukern.ones(1), (5,))
+        self.check(lambda x: (x + x).sum(), x)
+        self.check(lambda x: x + x, x)
+        self.check(lambda x: x.max(axis=0), cukern.broadcast_to(cukern.ones(1), (5, 3)))
+
+    def test_methods(self, formulas_on: str) -> None:
+        class Model:
+            factor = 3
+
+            @cukern.fuse
+            def scaled(self, x: Any) -> Any:
+                return x * 3
+
+        with pytest.raises(TypeError):
+            Model().scaled(cukern.ones(2))  # `self` is no array
+        assert type(Model.scaled).__name__ == "Fused"
+
+
 class TestReductions:
     @pytest.mark.parametrize("element", ["float32", "int8", "bool", "bfloat16", "complex64"])
     def test_each(self, formulas_on: str, element: str) -> None:
@@ -274,6 +406,7 @@ class TestRefusals:
             (lambda x: (x.sum(), x), "returns a reduction and what is none"),
             (lambda x: 1, "has to return what it has computed of arrays, got 1"),
             (lambda x: None, "got None"),
+            (lambda x: x.sum(axis=[0]), "expected an int or a tuple"),
             (lambda x: operator.iadd(x, 1), "cannot change its arguments in place"),
             (lambda x: cukern.add(x, 1, out=cukern.zeros(3)), "add: out= has no meaning"),
             (lambda x: cukern.cumulative_sum(x), "are fused, and no others"),
@@ -330,7 +463,7 @@ class TestWithoutGpu:
         assert half.__doc__ == "Halve."
 
     def test_the_headers_are_there(self) -> None:
-        folders = [option[2:] for option in _fuse.options() if option.startswith("-I")]
+        folders = [option[2:] for option in _fuse.compiler_options() if option.startswith("-I")]
         found = [
             name
             for name in ("formulas/reducers.cuh", "cukern/ops.def", "cukern/element_type.h", "cmath")

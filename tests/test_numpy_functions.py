@@ -254,6 +254,8 @@ def test_allclose(backend: str, element: str) -> None:
     assert cukern.allclose(np.zeros(3), 1e-9)
     assert cukern.allclose(cukern.zeros(3), 1e-9)
     assert cukern.allclose(1, cukern.ones(3))
+    assert cukern.allclose(1.0, 1.0)
+    assert not cukern.allclose(1, 2)
     assert cukern.allclose(cukern.full(3, 255, dtype="uint8"), np.uint8(255))
     assert not cukern.allclose(cukern.full(3, 0, dtype="uint8"), 256)
     assert cukern.allclose(cukern.full(3, np.inf), np.inf)

@@ -125,6 +125,41 @@ class TestResults:
             kernel(cukern.zeros((3, 0), "int32"), axis=1)
         assert kernel(cukern.zeros((0, 3), "int32"), axis=1).shape == (0,)
 
+    def test_names_and_texts_of_all_kinds(self, formulas_on: str) -> None:
+        x = cukern.arange(6.0)
+        kernel = cukern.ReductionKernel(
+            "T x, T min", "T y", "x > min ? x : min // the larger", "join(a, b) // ours", "y = a // done",
+            "identity()", "clash", preamble="struct A {};\n"
+            "__device__ double join(double a, double b) { return a + b; }\n__device__ double identity() { return 0; }",
+        )  # fmt: skip
+        assert kernel(x, 2.0).item() == 2 + 2 + 2 + 3 + 4 + 5
+        kernel = cukern.ReductionKernel(
+            "T x", "T y", "A{x}", "A{a.value + b.value}", "y = a.value", "A{0}", reduce_type="A",
+            preamble="struct A { double value; };",
+        )  # fmt: skip
+        assert kernel(x).item() == 15
+        for type_, element in (("float16", "float32"), ("bfloat16", "float32"), ("complex64", "complex128")):
+            kernel = cukern.ReductionKernel("T x", f"{element} y", "x", "a + b", "y = a", 0, reduce_type=type_)
+            assert kernel(x.astype("float32")).item() == 15
+
+    def test_identities_of_python(self, formulas_on: str) -> None:
+        x = cukern.arange(6.0)
+        for identity, text, wanted in (
+            (False, "a || b", 1), (True, "a && b", 0), (0, "a + b", 15), (1.0, "a * b", 0),
+            (float("-inf"), "a > b ? a : b", 5), (float("inf"), "a < b ? a : b", 0), (np.float64(0), "a + b", 15),
+        ):  # fmt: skip
+            assert cukern.ReductionKernel("T x", "T y", "x", text, "y = a", identity)(x).item() == wanted
+        assert np.isnan(cukern.ReductionKernel("T x", "T y", "x", "a + b", "y = a", float("nan"))(x).item())
+
+    def test_operands_of_one_element(self, formulas_on: str) -> None:
+        kernel = cukern.ReductionKernel("T x", "raw T y", "x", "a + b", "y[_i] = a", "0", "spread")
+        x, y = cukern.broadcast_to(cukern.full(1, 2.0), (4, 3)), cukern.zeros(4)
+        kernel(x, y, axis=1)
+        assert cukern.asnumpy(y).tolist() == [6] * 4
+        kernel = cukern.ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0", "total")
+        assert kernel(x).item() == 24
+        assert cukern.asnumpy(kernel(x, axis=0)).tolist() == [8] * 3
+
     def test_no_elements(self, formulas_on: str) -> None:
         kernel = l2norm()
         assert cukern.asnumpy(kernel(cukern.zeros((3, 0)), axis=1)).tolist() == [0, 0, 0]
@@ -185,6 +220,9 @@ class TestRefusals:
             kernel(x, x, axis=2)
         with pytest.raises(TypeError, match=r"axis is 1\.5; expected None, an int or a tuple"):
             kernel(x, x, axis=1.5)
+        kernel(x, x, axis=(1,))
+        with pytest.raises(TypeError, match=r"axis is \(1\.0,\)"):
+            kernel(x, x, axis=(1.0,))
         with pytest.raises(ValueError, match="names a dimension twice"):
             kernel(x, x, axis=(0, -2))
         with pytest.raises(ValueError, match="shapes do not broadcast"):

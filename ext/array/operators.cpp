@@ -115,6 +115,7 @@ PyObject *apply(const Operator &how, PyObject *a, PyObject *b, PyObject *out) no
     PyObject *const result = run_elementwise(state_of(module), how.op, a, b, out, nullptr);
     if (result != nullptr || b == nullptr) return result;
     PyObject *const operands[] = {a, b};
+    if (out != nullptr) return refuse_if_traced(state_of(module), operands, 2);
     return record_if_traced(state_of(module), info(how.op).name, operands, 2, nullptr);
 }
 

@@ -5,14 +5,33 @@
 
 namespace cukern::py {
 
-PyObject *record_if_traced(const ModuleState &state, const char *function, PyObject *const *values,
-                           Py_ssize_t count, PyObject *names) noexcept {
+namespace {
+
+// The last traced value, where a call has failed because of one; null without one.
+PyObject *find_traced(const ModuleState &state, PyObject *const *values, Py_ssize_t count) noexcept {
     if (state.traced_type == nullptr || PyErr_ExceptionMatches(PyExc_TypeError) == 0) return nullptr;
-    const Py_ssize_t all = count + (names == nullptr ? 0 : PyTuple_Size(names));
     PyObject *traced = nullptr;
-    for (Py_ssize_t i = 0; i < all; ++i)
+    for (Py_ssize_t i = 0; i < count; ++i)
         if (PyType_IsSubtype(Py_TYPE(values[i]), reinterpret_cast<PyTypeObject *>(state.traced_type)) != 0)
             traced = values[i];
+    return traced;
+}
+
+}  // namespace
+
+PyObject *refuse_if_traced(const ModuleState &state, PyObject *const *values, Py_ssize_t count) noexcept {
+    if (find_traced(state, values, count) == nullptr) return nullptr;
+    PyErr_Clear();
+    PyErr_SetString(
+        PyExc_TypeError,
+        "fuse: a function that is fused cannot change an array from outside in place; write a = a + b");
+    return nullptr;
+}
+
+PyObject *record_if_traced(const ModuleState &state, const char *function, PyObject *const *values,
+                           Py_ssize_t count, PyObject *names) noexcept {
+    const Py_ssize_t all = count + (names == nullptr ? 0 : PyTuple_Size(names));
+    PyObject *const traced = find_traced(state, values, all);
     if (traced == nullptr) return nullptr;
     PyErr_Clear();  // it says that the traced value is no array
     const PyRef positional = PyRef::steal(PyTuple_New(count));

@@ -10,4 +10,7 @@ namespace cukern::py {
 PyObject *record_if_traced(const ModuleState &state, const char *function, PyObject *const *values,
                            Py_ssize_t count, PyObject *names) noexcept;
 
+// The same for a call that would change an array in place: the exception says that this cannot be recorded.
+PyObject *refuse_if_traced(const ModuleState &state, PyObject *const *values, Py_ssize_t count) noexcept;
+
 }  // namespace cukern::py

@@ -41,6 +41,8 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
     """
     a, b = (each.item() if isinstance(each, np.generic) else each for each in (a, b))
     is_number = isinstance(b, NUMBERS)
+    if is_number and isinstance(a, NUMBERS):
+        return bool(np.isclose(a, b, rtol, atol, equal_nan))
     if is_number:
         b = complex(b) if isinstance(b, complex) else float(b)
     else:

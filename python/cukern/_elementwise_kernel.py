@@ -20,7 +20,7 @@ from ._formula_kernel import (
     strides_along,
     structure,
 )
-from ._formula_source import SIZES, Formula, Loop, elementwise_source, merge_dimensions
+from ._formula_source import SIZES, Formula, Loop, Parameter, elementwise_source, merge_dimensions
 
 MOST_BLOCKS = 1 << 16  # of a grid; threads go on until all elements are done
 
@@ -69,8 +69,8 @@ class ElementwiseKernel(FormulaKernel):
 
     def __init__(
         self,
-        in_params: str,
-        out_params: str,
+        in_params: str | tuple[Parameter, ...],
+        out_params: str | tuple[Parameter, ...],
         operation: str,
         name: str = "kernel",
         reduce_dims: bool = True,

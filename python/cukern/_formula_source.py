@@ -263,7 +263,7 @@ def _scalar_loop(formula: Formula, inputs: Sequence[Operand], outputs: Sequence[
         kind = f"{operand.type} &" if operand in outputs else f"const {operand.type} "
         place = "0" if operand.layout == "one" else "i" if loop.ndim == 0 else f"_at[{moving.index(operand)}]"
         text += f"        {kind}{name} = _p_{name}[{place}];\n"
-    return text + f"        {formula.operation};\n    }}\n"
+    return text + f"        {formula.operation}\n;\n    }}\n"
 
 
 def _vector_loop(formula: Formula, inputs: Sequence[Operand], outputs: Sequence[Operand], loop: Loop) -> str:
@@ -286,7 +286,7 @@ def _vector_loop(formula: Formula, inputs: Sequence[Operand], outputs: Sequence[
         kind = f"{operand.type} &" if operand in outputs else f"const {operand.type} "
         value = f"_v_{name}.values[_e]" if operand.layout == "packed" else f"_p_{name}[{places.get(operand, 0)}]"
         text += f"            {kind}{name} = {value};\n"
-    text += f"            {formula.operation};\n        }}\n"
+    text += f"            {formula.operation}\n;\n        }}\n"
     for operand in outputs:
         if operand.layout == "packed":
             name, kind = operand.parameter.name, f"_Vector<{operand.type}, {size}>"

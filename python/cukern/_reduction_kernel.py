@@ -23,8 +23,8 @@ from ._formula_kernel import (
     strides_along,
     structure,
 )
-from ._formula_source import CPP, SIZES, merge_dimensions
-from ._reduction_source import IN_FLIGHT, Division, ReductionFormula, reducer_of, reduction_source
+from ._formula_source import CPP, SIZES, Parameter, merge_dimensions
+from ._reduction_source import IN_FLIGHT, Division, ReductionFormula, number_text, reducer_of, reduction_source
 
 ENOUGH_BLOCKS = 1024  # of a grid, below which lines are divided into slices
 MOST_SLICED_BLOCKS = 2048
@@ -93,8 +93,8 @@ class ReductionKernel(FormulaKernel):
 
     def __init__(
         self,
-        in_params: str,
-        out_params: str,
+        in_params: str | tuple[Parameter, ...],
+        out_params: str | tuple[Parameter, ...],
         map_expr: str,
         reduce_expr: str,
         post_map_expr: str,
@@ -113,7 +113,7 @@ class ReductionKernel(FormulaKernel):
         self.map_expr = map_expr
         self.reduce_expr = reduce_expr
         self.post_map_expr = post_map_expr
-        self.identity = "" if identity is None else str(identity)
+        self.identity = "" if identity is None else identity if isinstance(identity, str) else number_text(identity)
         self.reduce_type = reduce_type
         self.reduce_dims = reduce_dims
         self.preamble = preamble
@@ -125,7 +125,8 @@ class ReductionKernel(FormulaKernel):
             if len(self.out_params) != 1 or len(args) != len(self.in_params):
                 raise ValueError(f"{self.name}: out= is for one output that is not among the other arguments")
             args = (*args, out)
-        known = self._key(args) if axis is None or type(axis) in (int, tuple) else None
+        is_plain = axis is None or all(type(each) is int for each in (axis if type(axis) is tuple else (axis,)))
+        known = self._key(args) if is_plain else None
         key = None if known is None else (known, axis, bool(keepdims))
         results = self._call(args, key, lambda arguments: self._plan(arguments, axis, bool(keepdims)), stream)
         return results if len(results) != 1 else results[0]
@@ -175,6 +176,8 @@ class ReductionKernel(FormulaKernel):
         layouts, division = choose_division(space, [elements[i] for i in looped], addresses, reads)
         operands, raw_layouts = self._operands(arguments, elements, dict(zip(looped, layouts, strict=True)))
         moving = [j for j, layout in enumerate(layouts) if layout != "one"]
+        if not moving:  # each operand is one element throughout
+            division = replace(division, kept=0, reduced=0)
         slots = length // division.vector
         blocks = -(-outputs // division.across)
         slices = _slices(blocks, slots, division) if division.slices else 1

@@ -8,9 +8,11 @@ alone: results are the same from run to run.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ._formula_source import Operand, prelude
 
@@ -24,7 +26,7 @@ class ReductionFormula:
 
     name: str
     map: str  # an expression of the inputs
-    reducer: str  # a structure `_Reducer`: the type A, join(A, A), and identity() if there is one
+    reducer: str  # a structure `_Reducer`: the type _A, _join(_A, _A), and _identity() if there is one
     post_map: str  # statements that assign the outputs from `a`
     has_identity: bool
     preamble: str = ""
@@ -62,17 +64,17 @@ struct _Counts { long long outputs, length, slots, slice, blocks, slices; };
 // A partial result; without an identity it begins as nothing.
 template <typename R, bool has_identity> struct _Partial;
 template <typename R> struct _Partial<R, true> {
-    typename R::A value;
-    static __device__ _Partial none() { return {R::identity()}; }
-    __device__ void add(const typename R::A &element) { value = R::join(value, element); }
-    __device__ void add(const _Partial &other) { value = R::join(value, other.value); }
+    typename R::_A value;
+    static __device__ _Partial none() { return {R::_identity()}; }
+    __device__ void add(const typename R::_A &element) { value = R::_join(value, element); }
+    __device__ void add(const _Partial &other) { value = R::_join(value, other.value); }
 };
 template <typename R> struct _Partial<R, false> {
-    typename R::A value;
+    typename R::_A value;
     bool any;
-    static __device__ _Partial none() { return {typename R::A(), false}; }
-    __device__ void add(const typename R::A &element) {
-        value = any ? R::join(value, element) : element;
+    static __device__ _Partial none() { return {typename R::_A(), false}; }
+    __device__ void add(const typename R::_A &element) {
+        value = any ? R::_join(value, element) : element;
         any = true;
     }
     __device__ void add(const _Partial &other) {
@@ -80,9 +82,12 @@ template <typename R> struct _Partial<R, false> {
     }
 };
 
+__device__ inline long long _least(long long a, long long b) { return b < a ? b : a; }
+
 // Joins what threads along a line have, `apart` from each other in the block; the first one has the result.
 template <int threads, int along, int apart, typename P> __device__ void _join_line(P &own, int lane) {
     if (along == 1) return;
+    static_assert(threads * sizeof(P) <= 48 * 1024, "what is joined has too many bytes: at most 184 are supported");
     __shared__ __align__(16) unsigned char memory[threads * sizeof(P)];
     P *all = reinterpret_cast<P *>(memory);
     for (int by = along / 2; by > 0; by /= 2) {
@@ -97,10 +102,10 @@ template <int threads, int along, int apart, typename P> __device__ void _join_l
 
 def reducer_of(accumulator: str, join: str, identity: str | None) -> str:
     """Return the structure `_Reducer` of expressions: `join` of `a` and `b`."""
-    begin = "" if identity is None else f"    static __device__ A identity() {{ return A({identity}); }}\n"
+    begin = "" if identity is None else f"    static __device__ _A _identity() {{ return _A({identity}\n); }}\n"
     return (
-        f"struct _Reducer {{\n    typedef {accumulator} A;\n{begin}"
-        f"    static __device__ A join(A a, A b) {{ return A({join}); }}\n}};\n"
+        f"struct _Reducer {{\n    typedef {accumulator} _A;\n{begin}"
+        f"    static __device__ _A _join(_A a, _A b) {{ return _A({join}\n); }}\n}};\n"
     )
 
 
@@ -135,8 +140,9 @@ def reduction_source(
     if division.slices:
         parameters.append("void *_scratch")
     common = raw + "    const _Index _in_ind{_counts.outputs * _counts.length}, _out_ind{_counts.outputs};\n"
-    text = prelude(operands, HELPERS + formula.preamble, types, division.index) + formula.reducer
-    text += f"typedef _Reducer::A _type_reduce;\ntypedef _Partial<_Reducer, {_cpp(formula.has_identity)}> _Sum;\n"
+    text = _headers_of(formula.reducer) + prelude(operands, HELPERS + formula.preamble, types, division.index)
+    text += formula.reducer
+    text += f"typedef _Reducer::_A _type_reduce;\ntypedef _Partial<_Reducer, {_cpp(formula.has_identity)}> _Sum;\n"
     if division.slices:
         text += "__device__ unsigned char _size_of_sum[sizeof(_Sum)];\n"
     begin = f"({', '.join(parameters)}) {{\n{common}"
@@ -153,6 +159,25 @@ def reduction_source(
     text += f"__global__ void __launch_bounds__({division.threads}) {formula.name}_join{begin}"
     text += _join_loop(division) + _finish(formula, outputs, moving, division) + "}\n"
     return text
+
+
+def number_text(value: Any) -> str:
+    """Return a number of Python as C++."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, complex):
+        return f"complex<double>({number_text(value.real)}, {number_text(value.imag)})"
+    if isinstance(value, float) and not math.isfinite(value):
+        bits = "7ff8" if math.isnan(value) else "7ff0"
+        return f"{'-' if value < 0 else ''}__longlong_as_double(0x{bits}000000000000LL)"
+    return repr(value.item() if hasattr(value, "item") else value)
+
+
+def _headers_of(text: str) -> str:
+    """Return headers for the type in which elements are joined; operands bring their own."""
+    headers = {"complex<": "cuda/std/complex", "__half": "cuda_fp16.h", "__nv_bfloat16": "cuda_bf16.h"}
+    found = "".join(f"#include <{header}>\n" for word, header in headers.items() if word in text)
+    return found + ("using cuda::std::complex;\n" if "complex<" in text else "")
 
 
 def moving_operands(operands: Sequence[Operand]) -> list[Operand]:
@@ -191,7 +216,7 @@ def _slice_loop(
         if operand in moving:
             name = operand.parameter.name
             text += f"        const {operand.type} *const _q_{name} = _p_{name} + _begins[{moving.index(operand)}];\n"
-    text += "        const long long _end = min((_slice + 1) * _counts.slice, _counts.slots);\n"
+    text += "        const long long _end = _least((_slice + 1) * _counts.slice, _counts.slots);\n"
     text += "        long long _slot = _slice * _counts.slice + _lane;\n"
     text += f"        for (; _slot + {(IN_FLIGHT - 1) * step} < _end; _slot += {IN_FLIGHT * step}) {{\n"
     text += _loads_and_joins(formula, inputs, moving, division, IN_FLIGHT) + "        }\n"
@@ -248,7 +273,7 @@ def _loads_and_joins(
 
 def _add(formula: ReductionFormula, pad: str) -> str:
     statements = f"{pad}{formula.map_statements}\n" if formula.map_statements else ""
-    return f"{statements}{pad}_sum.add(_type_reduce({formula.map}));\n"
+    return f"{statements}{pad}_sum.add(_type_reduce({formula.map}\n));\n"
 
 
 def _join_loop(division: Division) -> str:
@@ -260,7 +285,7 @@ def _join_loop(division: Division) -> str:
         + f"""    if (_i < _counts.outputs) {{
         const _Sum *const _sums = static_cast<const _Sum *>(_scratch);
         const long long _part = (_counts.slices + {along - 1}) / {along};
-        const long long _end = min((_lane + 1) * _part, _counts.slices);
+        const long long _end = _least((_lane + 1) * _part, _counts.slices);
         for (long long _s = _lane * _part; _s < _end; ++_s) _sum.add(_sums[_s * _counts.outputs + _i]);
     }}
 """
@@ -282,4 +307,4 @@ def _finish(
             text += f"        {operand.type} &{name} = _p_{name}[_ends[{moving.index(operand)}]];\n"
         elif operand.layout == "one":
             text += f"        {operand.type} &{name} = _p_{name}[0];\n"
-    return text + f"        _type_reduce a = _sum.value;\n        {formula.post_map};\n    }}\n"
+    return text + f"        _type_reduce a = _sum.value;\n        {formula.post_map}\n;\n    }}\n"
