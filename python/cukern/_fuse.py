@@ -243,7 +243,7 @@ def fuse(function: Callable[..., Any] | None = None, *, kernel_name: str | None 
     ----------
     function : callable
         Takes arrays and numbers by position, and returns an array or a tuple of them. It may use the operators of
-        Array, cukern's elementwise functions, `astype`, NumPy's functions of the same names, and one reduction, after
+        Array, cukern's elementwise functions, `astype`, NumPy's ufuncs of the same names, and one reduction, after
         which come only operations on its result and numbers.
     kernel_name : str, optional
         Of the CUDA kernel; by default the function's.
@@ -258,7 +258,7 @@ def fuse(function: Callable[..., Any] | None = None, *, kernel_name: str | None 
     The function is traced once for each combination of element types, without its values and shapes: what looks at
     them is an error, raised in the first call. Element types are those of the operations one after the other; products
     and sums may be contracted (fma). Arrays from outside of the function are taken as they are at that time. On the
-    host back-end the operations run one after the other.
+    host back-end, and where results have different shapes, the operations run one after the other.
 
     Raises TypeError for functions that can't be traced, and what the operations raise.
 
