@@ -42,6 +42,8 @@ void compute_run(const Run<T, result_t<op, T>> &r, std::int64_t n) noexcept {
     if constexpr (arity(op) == 1) {
         if (vectorises(op) && so == 1 && sa == 1)
             for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i]);
+        else if (op == Op::copy && so == 1 && sa == 0)
+            std::fill_n(out, n, evaluate<op>(*a));
         else
             for (std::int64_t i = 0; i < n; ++i) out[i * so] = evaluate<op>(a[i * sa]);
     } else if constexpr (arity(op) == 3) {
