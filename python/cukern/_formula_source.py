@@ -204,6 +204,20 @@ class Loop:
     index: str = "long long"  # the type of places: int where that is enough
 
 
+def operand_parameters(operands: Sequence[Operand], outputs: Sequence[Operand]) -> tuple[list[str], str]:
+    """Return a kernel's parameters for its operands, the layouts of raw ones last, and the declarations of these."""
+    parameters, layouts, raw = [], [], ""
+    for operand in operands:
+        name = operand.parameter.name
+        kind = operand.type if operand in outputs else f"const {operand.type}"
+        parameters.append(f"const {operand.type} {name}" if operand.layout == "number" else f"{kind} *_p_{name}")
+        if operand.layout == "raw":
+            layouts.append(f"const _RawLayout<{operand.ndim}> _l_{name}")
+            packed = "true" if operand.is_packed else "false"
+            raw += f"    const _Raw<{kind}, {operand.ndim}, {packed}> {name}{{_p_{name}, _l_{name}}};\n"
+    return [*parameters, *layouts], raw
+
+
 def elementwise_source(
     formula: Formula, inputs: Sequence[Operand], outputs: Sequence[Operand], types: dict[str, str], loop: Loop
 ) -> str:
@@ -214,16 +228,8 @@ def elementwise_source(
     counts them, and the last strides step over one.
     """
     operands = (*inputs, *outputs)
-    parameters, layouts, raw = [], [], ""
-    for operand in operands:
-        name = operand.parameter.name
-        kind = operand.type if operand in outputs else f"const {operand.type}"
-        parameters.append(f"const {operand.type} {name}" if operand.layout == "number" else f"{kind} *_p_{name}")
-        if operand.layout == "raw":
-            layouts.append(f"const _RawLayout<{operand.ndim}> _l_{name}")
-            packed = "true" if operand.is_packed else "false"
-            raw += f"    const _Raw<{kind}, {operand.ndim}, {packed}> {name}{{_p_{name}, _l_{name}}};\n"
-    parameters += [*layouts, "const long long n"]
+    parameters, raw = operand_parameters(operands, outputs)
+    parameters.append("const long long n")
     moving = moving_operands(operands)
     if loop.ndim > 0:
         parameters.append(f"const _Layout<{loop.ndim}, {len(moving)}> _layout")

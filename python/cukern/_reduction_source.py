@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._formula_source import Operand, prelude
+from ._formula_source import Operand, moving_operands, operand_parameters, prelude
 
 IN_FLIGHT = 4  # loads of a thread
 _INDEX = re.compile(r"\b_[iIjJ]\b")
@@ -123,16 +123,8 @@ def reduction_source(
     """
     operands = (*inputs, *outputs)
     moving = moving_operands(operands)
-    parameters, layouts, raw = [], [], ""
-    for operand in operands:
-        name = operand.parameter.name
-        kind = operand.type if operand in outputs else f"const {operand.type}"
-        parameters.append(f"const {operand.type} {name}" if operand.layout == "number" else f"{kind} *_p_{name}")
-        if operand.layout == "raw":
-            layouts.append(f"const _RawLayout<{operand.ndim}> _l_{name}")
-            packed = "true" if operand.is_packed else "false"
-            raw += f"    const _Raw<{kind}, {operand.ndim}, {packed}> {name}{{_p_{name}, _l_{name}}};\n"
-    parameters += [*layouts, "const _Counts _counts"]
+    parameters, raw = operand_parameters(operands, outputs)
+    parameters.append("const _Counts _counts")
     if division.kept > 0:
         parameters.append(f"const _Layout<{division.kept}, {len(moving)}> _kept")
     if division.reduced > 0:
@@ -178,11 +170,6 @@ def _headers_of(text: str) -> str:
     headers = {"complex<": "cuda/std/complex", "__half": "cuda_fp16.h", "__nv_bfloat16": "cuda_bf16.h"}
     found = "".join(f"#include <{header}>\n" for word, header in headers.items() if word in text)
     return found + ("using cuda::std::complex;\n" if "complex<" in text else "")
-
-
-def moving_operands(operands: Sequence[Operand]) -> list[Operand]:
-    """Return the operands whose place differs from output to output, or along what is reduced."""
-    return [operand for operand in operands if operand.layout in ("packed", "same", "strided")]
 
 
 def _cpp(value: bool) -> str:
