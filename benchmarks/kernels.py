@@ -13,7 +13,7 @@ import cupy
 import numpy as np
 import torch
 from calls import REPEAT, N, Work, bare_launches, compare_calls, loop
-from harness import Comparison, compare
+from harness import Comparison, compare, device_seconds
 
 import cukern
 
@@ -166,7 +166,7 @@ def reductions() -> list[Comparison]:
         ("distances of rows", 1, {"sum": 0.9}),
         ("distances of columns", 0, {}),
     ]:
-        wanted = np.linalg.norm(cukern.asnumpy(x) - cukern.asnumpy(y), axis=axis)
+        wanted = np.sqrt(np.square(cukern.asnumpy(x) - cukern.asnumpy(y)).sum(axis=axis, dtype=np.float64))
         np.testing.assert_allclose(cukern.asnumpy(own(x, y, axis=axis)), wanted, rtol=1e-4)
         calls = {
             "cukern": lambda axis=axis: own(x, y, axis=axis),
@@ -182,6 +182,53 @@ def reductions() -> list[Comparison]:
         "cupy.ReductionKernel": loop("f(a, b, out)", f=theirs, a=cx[0, :N], b=cy[0, :N], out=cupy.empty((), "float32")),
     }
     return [*results, *compare_calls([("ReductionKernel, launch", small, {}, {})], REPEAT // 4)]
+
+
+def graphs() -> list[Comparison]:
+    """Compare graphs of 1000 small adds with torch's of the same, a node, and what a launch takes of the host."""
+    nodes = 1000
+    a, b = (torch.rand(N, device="cuda") for _ in range(2))
+    outs = [torch.empty(N, device="cuda") for _ in range(nodes)]
+    own_a, own_b, *own_outs = (cukern.from_dlpack(tensor) for tensor in (a, b, *outs))
+    results = []
+    for name, own_out, out in [
+        ("into one array", [own_outs[0]] * nodes, [outs[0]] * nodes),
+        ("into an array each", own_outs, outs),
+    ]:
+        with cukern.capture() as own:
+            for array in own_out:
+                cukern.add(own_a, own_b, out=array)
+        theirs = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(theirs):
+            for tensor in out:
+                torch.add(a, b, out=tensor)
+        out[-1].zero_()
+        own.launch(torch.cuda.current_stream())
+        assert torch.equal(out[-1], a + b)
+
+        def per_node(call: Callable[[], Any], repeat: int) -> float:
+            return device_seconds(call, repeat) / nodes
+
+        calls = {"cukern": lambda own=own: own.launch(torch.cuda.current_stream()), "torch": theirs.replay}
+        results.append(
+            compare(
+                f"graph of 1000 adds {name}, a node",
+                calls,
+                kind="device",
+                work=0.0,
+                unit="us",
+                repeat=20,
+                bounds={"torch": 1.0},
+                measure=per_node,
+            )
+        )
+    with cukern.capture() as short:
+        cukern.add(own_a, own_b, out=own_outs[0])
+    short_theirs = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(short_theirs):
+        torch.add(a, b, out=outs[0])
+    small = {"cukern": loop("f()", f=short.launch), "torch": loop("f()", f=short_theirs.replay)}
+    return [*results, *compare_calls([("graph of one add, launch", small, {}, {})], REPEAT // 4)]
 
 
 def fused() -> list[Comparison]:
@@ -266,4 +313,4 @@ def run() -> list[Comparison]:
             {},
         ),
     ]
-    return [*compare_calls(work, REPEAT // 2), cached_kernels(), *formulas(), *reductions(), *fused()]
+    return [*compare_calls(work, REPEAT // 2), cached_kernels(), *formulas(), *reductions(), *fused(), *graphs()]

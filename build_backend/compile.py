@@ -126,9 +126,10 @@ def _command(build: Compilation, source: Path, extra: list[str]) -> list[str]:
         assert build.toolkit is not None
         host = ["-fPIC", "-fvisibility=hidden", "-fno-plt", "-Wall", "-Wextra", "-Wshadow"]
         # Launchers throw nothing; what would unwind them is half of all such tables, 50 KB of the wheel.
-        host += ["-fno-exceptions", "-fno-asynchronous-unwind-tables"]
-        # -O2 is about host code: the launchers are a third smaller than by -O3. Device code is always optimised.
-        command = [str(build.toolkit.nvcc), "-std=c++17", "-O2", *target_flags(), "--compress-mode=size"]
+        host += ["-fno-exceptions", "-fno-asynchronous-unwind-tables", "-Os"]
+        # Launchers choose and launch, without loops: by -Os they are half of what -O2 makes. An -O for nvcc itself
+        # would come after it; device code is always optimised.
+        command = [str(build.toolkit.nvcc), "-std=c++17", *target_flags(), "--compress-mode=size"]
         command += ["-ccbin", build.cxx[-1]] if "CXX" in os.environ else []
         command += ["-lineinfo"] if os.environ.get("CUKERN_LINEINFO") == "1" else []
         command += ["-Werror=all-warnings"] if werror else []

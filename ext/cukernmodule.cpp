@@ -6,6 +6,7 @@
 #include "base/errors.h"
 #include "base/methods.h"
 #include "call/planned_calls.h"
+#include "graphs/graphs.h"
 #include "interop/array_exchange.h"
 #include "kernels/kernels.h"
 #include "streams/streams.h"
@@ -17,11 +18,11 @@ namespace {
 
 bool add_methods(PyObject *module) noexcept {
     for (PyMethodDef *table :
-         {kElementwiseMethods,  kReductionMethods, kDotMethods,         kWhereMethods,    kCastMethods,
-          kCumulativeMethods,   kMatmulMethods,    kCreationMethods,    kImportMethods,   kJoinMethods,
-          kHostMethods,         kPickleMethods,    kViewMethods,        kStreamFunctions, kMemoryMethods,
-          kBackendMethods,      kNvrtcMethods,     kArgumentKeyMethods, kTracedMethods,   kTestingMethods,
-          kKernelTestingMethods})
+         {kElementwiseMethods, kReductionMethods,    kDotMethods,         kWhereMethods,    kCastMethods,
+          kCumulativeMethods,  kMatmulMethods,       kCreationMethods,    kImportMethods,   kJoinMethods,
+          kHostMethods,        kPickleMethods,       kViewMethods,        kStreamFunctions, kMemoryMethods,
+          kBackendMethods,     kNvrtcMethods,        kArgumentKeyMethods, kTracedMethods,   kGraphFunctions,
+          kTestingMethods,     kKernelTestingMethods})
         if (PyModule_AddFunctions(module, table) != 0) return false;
     return true;
 }
@@ -88,7 +89,7 @@ bool add_names(ModuleState &state) noexcept {
 bool add_types(PyObject *module, ModuleState &state) noexcept {
     return make_active_blocks(state) && make_type_records(state) && add_element_types(module, state) &&
            add_stream_types(module, state) && add_array_type(module, state) && offer_exchange(state) &&
-           add_kernel_types(module, state);
+           add_kernel_types(module, state) && add_graph_type(module, state);
 }
 
 int execute(PyObject *module) {

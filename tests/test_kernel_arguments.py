@@ -245,6 +245,7 @@ class TestPacking:
 
     def test_ctypes_char_and_objects(self) -> None:
         assert pack("_Z1fc", (1,), ctypes.c_ubyte(200)) == pack("_Z1fc", (1,), np.uint8(200)) == b"\xc8"
+        assert pack("_Z1fIKcEvT_", (1,), np.uint8(200)) == b"\xc8"  # const char, of a template
         assert pack("_Z1fah", (1, 1), ctypes.c_byte(-3), ctypes.c_ubyte(3)) == b"\xfd\x03"
         with pytest.raises(TypeError, match="argument 1 of 1 is of type c_ubyte"):
             pack("_Z1fa", (1,), ctypes.c_ubyte(3))

@@ -14,6 +14,8 @@
 #include "types/element_types.h"
 #include "view/shapes.h"
 
+#include "cukern/graph.h"
+
 namespace cukern::py {
 
 void view_of(const Array *array, TensorView *view) noexcept {
@@ -122,7 +124,8 @@ PyRef new_array(const ModuleState &state, const char *function, MemoryKind kind,
     }
     bool capturing = false;
     Status status = stream_is_capturing(stream, &capturing);
-    if (status == CUKERN_OK && capturing) {
+    Graph *const graph = capturing ? Graph::captured_on(stream) : nullptr;
+    if (status == CUKERN_OK && capturing && graph == nullptr) {
         PyErr_Format(PyExc_RuntimeError,
                      "%s: the stream is being captured, and a new array's memory would be used again after the "
                      "capture; make the array before it and pass it as out=",
@@ -132,10 +135,13 @@ PyRef new_array(const ModuleState &state, const char *function, MemoryKind kind,
     Storage *storage = nullptr;
     release_finished();
     const auto size = static_cast<std::size_t>(bytes);
-    if (status == CUKERN_OK) status = Storage::allocate(kind, size, stream, true, &storage);
-    if (status == CUKERN_OK && storage == nullptr) status = allocate_from_driver(kind, size, stream, &storage);
-    if (status == CUKERN_OUT_OF_MEMORY && collect_garbage())
-        status = allocate_from_driver(kind, size, stream, &storage);
+    const auto from_driver = [&] {
+        return graph != nullptr ? graph->allocate(kind, size, stream, &storage)
+                                : allocate_from_driver(kind, size, stream, &storage);
+    };
+    if (status == CUKERN_OK && graph == nullptr) status = Storage::allocate(kind, size, stream, true, &storage);
+    if (status == CUKERN_OK && storage == nullptr) status = from_driver();
+    if (status == CUKERN_OUT_OF_MEMORY && collect_garbage()) status = from_driver();
     if (status != CUKERN_OK) {
         raise_status(state, function, status);
         return {};

@@ -27,6 +27,7 @@ extern PyMethodDef kCumulativeMethods[];
 extern PyMethodDef kMatmulMethods[];
 extern PyMethodDef kBackendMethods[];
 extern PyMethodDef kStreamFunctions[];
+extern PyMethodDef kGraphFunctions[];
 extern PyMethodDef kMemoryMethods[];
 extern PyMethodDef kCreationMethods[];
 extern PyMethodDef kImportMethods[];

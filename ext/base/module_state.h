@@ -14,6 +14,7 @@ namespace cukern::py {
     X(stream_type)                                                        \
     X(event_type)                                                         \
     X(device_type)                                                        \
+    X(graph_type)                                                         \
     X(raw_kernel_type)                                                    \
     X(raw_module_type)                                                    \
     X(launcher_type)                                                      \

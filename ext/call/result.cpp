@@ -12,6 +12,7 @@
 
 #include <cstdlib>
 
+#include "cukern/graph.h"
 #include "cukern/overlap.h"
 
 namespace cukern::py {
@@ -106,9 +107,13 @@ bool broadcast_onto(const char *function, const Operand &a, const Operand &b, Sh
 bool consumer_of(const Request &request, ReadContext &reading) noexcept {
     int device = 0;
     bool is_active = false;
-    if (request.stream == nullptr) return active_stream(request.state, &reading.consumer, &is_active);
-    return parse_device(request.state, request.function, nullptr, &device) &&
-           parse_stream(request.state, request.function, request.stream, device, &reading.consumer);
+    const bool is_found =
+        request.stream == nullptr
+            ? active_stream(request.state, &reading.consumer, &is_active)
+            : parse_device(request.state, request.function, nullptr, &device) &&
+                  parse_stream(request.state, request.function, request.stream, device, &reading.consumer);
+    leave_graph(&reading.consumer);
+    return is_found;
 }
 
 bool Result::prepare(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
@@ -162,6 +167,25 @@ bool refuse_mix(const char *function, const Operand &host, const Operand &device
 
 }  // namespace
 
+namespace {
+
+// RuntimeError for an array on the host where calls are captured: a graph holds no work of the host.
+bool refuse_captured(const Request &request, const Operand &host) noexcept {
+    HeldStream stream;
+    bool is_active = false;
+    if (!Graph::any_captured()) return true;
+    if (!active_stream(request.state, &stream, &is_active)) return false;
+    if (!is_active || Graph::captured_on(stream) == nullptr) return true;
+    PyErr_Format(
+        PyExc_RuntimeError,
+        "%s: %s is in host memory, whose work a graph cannot hold; copy it to the device before the capture, "
+        "as by cukern.asarray(%s)",
+        request.function, host.name(), host.name());
+    return false;
+}
+
+}  // namespace
+
 bool Result::choose_execution(const Request &request, Operand *const *operands, int num_operands) noexcept {
     const Operand *device = nullptr;   // one that only its device reaches
     const Operand *foreign = nullptr;  // one that both sides reach, but whose library may work on it
@@ -196,7 +220,9 @@ bool Result::choose_execution(const Request &request, Operand *const *operands, 
     const Operand *place = device != nullptr ? device : host == nullptr ? shared : nullptr;
     execution_.on_device = place != nullptr;
     bool is_active = false;
-    if (place == nullptr) return active_device(request.state, &execution_.host_device, &is_active);
+    if (place == nullptr)
+        return (host == nullptr || refuse_captured(request, *host)) &&
+               active_device(request.state, &execution_.host_device, &is_active);
     if (!choose_stream(request.state, request.function, request.stream, place->access().location.device,
                        {accesses[0], accesses[1], accesses[2], accesses[3]}, &held_stream_))
         return false;

@@ -166,6 +166,7 @@ bool import_dlpack(const ArgumentInfo &argument, PyObject *object, const TypeRec
     if (!active_stream(argument.state, &consumer.stream, &is_active) ||
         !stream_for_new(argument.state, argument.function, nullptr, stream, &consumer.stream))
         return false;
+    if (leave_graph(&consumer.stream)) consumer.is_named = is_active = false;
     const bool on_own_stream = record.api != nullptr && !consumer.is_named && !is_active;
     const bool by_exchange = on_own_stream && Py_IsNone(copy) != 0 && !is_array(argument.state, object);
     bool imported = false;

@@ -281,6 +281,7 @@ PyObject *array_cuda_interface(PyObject *self, void *) {
     const ModuleState &state = state_of_type(self);
     HeldStream stream;
     if (!stream_on(state, "__cuda_array_interface__", nullptr, array->device(), &stream)) return nullptr;
+    leave_graph(&stream);
     Status status = array->storage->wait_before_use(stream, true);
     if (status != CUKERN_OK) {
         raise_status(state, "__cuda_array_interface__", status);

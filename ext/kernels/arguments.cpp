@@ -10,6 +10,7 @@
 #include "streams/with_blocks.h"
 
 #include "cukern/backend.h"
+#include "cukern/graph.h"
 
 namespace cukern::py {
 namespace {
@@ -234,9 +235,22 @@ bool KernelArguments::begin(const StreamRef &stream) const noexcept {
     return true;
 }
 
+// All at once, but for a graph that is being captured, which keeps each of them.
+bool KernelArguments::record_tensors(const StreamRef &stream) const noexcept {
+    if (Graph::captured_on(stream) == nullptr) return record_use(state_, function_, tensors_, stream, true);
+    bool succeeded = true;
+    for (int i = 0; i < count_; ++i) {
+        if (!arrays_[i].is_tensor) continue;
+        TrackedView tensor = tensors_;
+        tensor.object = objects_[i];
+        succeeded = record_use(state_, function_, tensor, stream, true) && succeeded;
+    }
+    return succeeded;
+}
+
 bool KernelArguments::end(const StreamRef &stream) const noexcept {
     bool succeeded = true;  // what was launched uses all of them, whatever fails for one
-    if (has_tensors_) succeeded = record_use(state_, function_, tensors_, stream, true);
+    if (has_tensors_) succeeded = record_tensors(stream);
     for (int i = 0; i < count_; ++i) {
         const ArrayArgument &own = arrays_[i];
         if (own.operand != nullptr) {

@@ -54,6 +54,7 @@ private:
     bool read_tensor(const TypeRecord &record, int i, bool *is_read) noexcept;
     bool read_one(int i, ReadContext &reading) noexcept;
     bool find_pinned(int i) noexcept;
+    bool record_tensors(const StreamRef &stream) const noexcept;
     bool is_still_at(PyObject *tensor, const void *data) const noexcept;
     bool pack_array(const KernelParameter &parameter, int i, int device, bool unchecked,
                     unsigned char *to) noexcept;

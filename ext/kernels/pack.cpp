@@ -46,7 +46,10 @@ bool real_of(PyObject *number, double *real, double *imaginary) noexcept {
     return *real != -1.0 || PyErr_Occurred() == nullptr;
 }
 
-bool is_char(const ParameterType &type) noexcept { return std::strcmp(type.text, "char") == 0; }
+// Also const char, which a template may have for its argument.
+bool is_char(const ParameterType &type) noexcept {
+    return type.element == ElementType::int8 && std::strstr(type.text, "signed") == nullptr;
+}
 
 // Whether a number of NumPy or ctypes may stand for a parameter: char is either of the two.
 bool is_same_number(const ParameterType &type, ElementType element) noexcept {

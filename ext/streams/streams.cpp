@@ -8,6 +8,7 @@
 #include "base/signature.h"
 #include "streams/with_blocks.h"
 
+#include "cukern/graph.h"
 #include "cukern/storage.h"
 
 namespace cukern::py {
@@ -188,6 +189,12 @@ bool stream_for_new(const ModuleState &state, const char *function, PyObject *de
         return !has_device || check_stream_device(function, *out, number);
     }
     return stream_on(state, function, nullptr, number, out);
+}
+
+bool leave_graph(HeldStream *stream) noexcept {
+    if (Graph::captured_on(*stream) == nullptr) return false;
+    stream->set_default((*stream)->device);
+    return true;
 }
 
 bool stream_on(const ModuleState &state, const char *function, PyObject *stream, int device,

@@ -54,6 +54,10 @@ bool stream_for_new(const ModuleState &state, const char *function, PyObject *de
 bool stream_on(const ModuleState &state, const char *function, PyObject *stream, int device,
                HeldStream *out) noexcept;
 
+// What would wait on a stream of a graph that is being captured does so on the device's default stream instead:
+// the graph waits for nothing outside it, its launches do. Whether that was so.
+bool leave_graph(HeldStream *stream) noexcept;
+
 // ValueError where a stream is not of a device.
 bool check_stream_device(const char *function, const StreamRef &stream, int device) noexcept;
 

@@ -4,6 +4,7 @@
 
 #include "base/errors.h"
 
+#include "cukern/graph.h"
 #include "cukern/transfer.h"
 
 namespace cukern::py {
@@ -52,13 +53,29 @@ std::uint64_t collections() noexcept { return g_collections; }
 
 bool wait_before_foreign_use(const ModuleState &state, const char *function, const TrackedView &access,
                              const StreamRef &stream) noexcept {
-    if (!access.has_producer || same_stream(access.producer, stream)) return true;
+    if (!access.has_producer || same_stream(access.producer, stream) || Graph::captured_on(stream) != nullptr)
+        return true;
     return succeeded(state, function, stream_wait_stream(stream, access.producer));
 }
 
 namespace {
 
+// In a graph that is being captured: it keeps the memory, and its launches are ordered with the library's stream.
+Status note_in_graph(Graph &graph, const TrackedView &access) noexcept {
+    for (PyObject *owner : {access.holder, access.object}) {
+        if (owner == nullptr) continue;
+        PyRef held = PyRef::borrow(owner);
+        bool is_new = false;
+        const Status status = graph.note_owner(owner, release_holder, &is_new);
+        if (is_new) (void)held.release();
+        if (status != CUKERN_OK) return status;
+    }
+    return access.has_producer && access.object != nullptr ? graph.note_producer(access.producer, access.object)
+                                                           : CUKERN_OK;
+}
+
 Status record_work(const TrackedView &access, const StreamRef &stream) noexcept {
+    if (Graph *graph = Graph::captured_on(stream); graph != nullptr) return note_in_graph(*graph, access);
     if (access.has_producer) {  // its library reuses memory in its own stream's order
         if (!same_stream(access.producer, stream)) CUKERN_TRY(stream_wait_stream(access.producer, stream));
     }
@@ -79,8 +96,7 @@ bool record_foreign_use(const ModuleState &state, const char *function, const Tr
     const Status status = record_work(access, stream);
     if (status == CUKERN_OK) return true;
     raise_status(state, function, status);
-    const GilRelease released;
-    stream_synchronize(stream);  // the memory must outlive work that nothing else waits for
+    synchronize_after_failure(stream);  // the memory must outlive work that nothing else waits for
     return false;
 }
 

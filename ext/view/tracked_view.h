@@ -17,6 +17,7 @@ struct TrackedView {
     bool has_producer = false;   // the library tells on which stream it works
     StreamRef producer;
     PyObject *holder = nullptr;  // keeps the memory, and must until work on it is done
+    PyObject *object = nullptr;  // another library's array, which tells on which stream the library works
     const char *name = "";       // the argument, for messages
 };
 

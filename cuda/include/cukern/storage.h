@@ -19,6 +19,7 @@
 
 namespace cukern {
 
+class Graph;
 struct Events;
 
 // A stream's work on some memory.
@@ -70,6 +71,11 @@ public:
     // memory from the driver, which may block: *out is null where the pool has none.
     static Status allocate(MemoryKind kind, std::size_t bytes, const StreamRef &stream, bool only_cached,
                            Storage **out) noexcept;
+
+    // The same for a result in a graph that is being captured: memory that nothing works on, since a graph can
+    // wait for nothing outside it.
+    static Status allocate_idle(MemoryKind kind, std::size_t bytes, const StreamRef &stream,
+                                Storage **out) noexcept;
 
     // Memory of another owner, whose `release` is called once, when no work that was recorded is pending any more:
     // at once, or by release_finished().
@@ -147,6 +153,7 @@ public:
     void remove_export() noexcept { --exports_; }
 
 private:
+    friend class Graph;
     Storage() noexcept = default;
     ~Storage() = default;
     Status wait_before_use_slow(const StreamRef &stream, bool write) noexcept;
@@ -179,7 +186,7 @@ private:
     // What each call looks at comes first, as far as the first use, in one line of a cache.
     std::atomic<int> references_{1};
     MemoryKind kind_ = MemoryKind::device;
-    bool captured_ = false;  // its address is in a graph: it is never used again
+    bool captured_ = false;  // its address is in another library's graph: it is never used again
     int device_ = 0;
     int exports_ = 0;
     int count_ = 0;
@@ -194,6 +201,9 @@ private:
     std::uint64_t free_list_id_ = 0;          // the stream whose free list the block returns to
     OwnedStream *free_list_owner_ = nullptr;  // retained
     void *owner_ = nullptr;
+    // Of the graph that has noted the memory last: twice its number, and 1 where it is written to.
+    std::uint64_t note_ = 0;
+    int notes_ = 0;  // that it has made, each of which holds a reference
 };
 
 // Calls `release(owner)` when what `stream` has been given so far is done: by release_finished().

@@ -10,6 +10,7 @@
 
 #include "device/check.h"
 #include "device/driver.h"
+#include "device/graphs.h"
 #include "device/kernels.h"
 #include "device/matmul/cublas.h"
 #include "device/outside_captures.h"
@@ -34,6 +35,7 @@ public:
 
     Backend backend() const noexcept override { return Backend::cuda; }
     int device_count() const noexcept override { return devices_; }
+    GraphCalls *graph_calls() noexcept override { return cuda::graph_calls(); }
     KernelLoader *kernel_loader() noexcept override { return cuda::user_kernel_loader(); }
 
     Status ready() const noexcept override {

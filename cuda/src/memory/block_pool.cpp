@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cukern/graph.h"
+
 namespace cukern {
 namespace {
 
@@ -127,9 +129,9 @@ Status BlockPool::acquire(MemoryKind kind, std::size_t bytes, const StreamRef &s
                : allocate(key_of(kind, bytes, stream.device, list_of(stream)), Pinned::free_pinned, out);
 }
 
-Status BlockPool::acquire_idle(std::size_t bytes, int device, void **out) noexcept {
+Status BlockPool::acquire_idle(MemoryKind kind, std::size_t bytes, int device, void **out) noexcept {
     collect_spares();
-    const Key key = key_of(MemoryKind::device, bytes, device, kIdle);
+    const Key key = key_of(kind, bytes, device, kIdle);
     {
         const std::lock_guard lock(mutex_);
         *out = take(key);
@@ -282,6 +284,7 @@ bool BlockPool::serves(const Key &own, const Key &key) noexcept {
 // Records an event on the device's context for each lent block that can serve `key` (null: all). This ends every
 // capture in the context, so it is done only before asking the driver for memory. Returns whether there were any.
 bool BlockPool::record_lent_events(const Key *key) noexcept {
+    if (Graph::any_captured()) return false;
     bool any = false;
     for (Waiting &block : waiting_) {
         if (!block.lent || (key != nullptr && !serves(block.key, *key))) continue;

@@ -66,8 +66,8 @@ public:
                    bool *may_be_in_use) noexcept;
 
     // A block that nothing works on, for a captured call: from what is idle, or from the driver, never by waiting.
-    // Its kind is device memory, and its device must be current.
-    Status acquire_idle(std::size_t bytes, int device, void **out) noexcept;
+    // Its device must be current.
+    Status acquire_idle(MemoryKind kind, std::size_t bytes, int device, void **out) noexcept;
 
     // Returns a block to a list once `events` have completed, and the events to their pool. A block that was lent
     // may be in use on unknown streams: before it is reused it waits for all work of its device.

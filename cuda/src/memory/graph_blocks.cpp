@@ -41,7 +41,7 @@ Status GraphBlocks::acquire(const Capture &capture, const StreamRef &stream, std
     block->capture = capture.id;
     block->stream = stream.id;
     block->busy = true;
-    Status status = blocks_.acquire_idle(bytes, stream.device, &block->data);
+    Status status = blocks_.acquire_idle(MemoryKind::device, bytes, stream.device, &block->data);
     bool listed = false;
     if (status == CUKERN_OK) {
         const std::lock_guard lock(mutex_);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "context/context.h"
+#include "cukern/graph.h"
 #include "memory/waiting_owners.h"
 #include "runtime/fork_mutex.h"
 
@@ -160,6 +161,23 @@ Status Storage::allocate(MemoryKind kind, std::size_t bytes, const StreamRef &st
     return CUKERN_OK;
 }
 
+Status Storage::allocate_idle(MemoryKind kind, std::size_t bytes, const StreamRef &stream,
+                              Storage **out) noexcept {
+    *out = nullptr;
+    Context *active = nullptr;
+    CUKERN_TRY(context(&active));
+    void *data = nullptr;
+    if (bytes > 0) {
+        const DeviceGuard guard(active->runtime, stream.device);
+        CUKERN_TRY(guard.status());
+        CUKERN_TRY(active->blocks.acquire_idle(kind, bytes, stream.device, &data));
+    }
+    *out = make(active, kind, bytes, stream, data);
+    if (*out != nullptr) return CUKERN_OK;
+    if (data != nullptr) active->blocks.release(kind, data, bytes, stream.device, BlockPool::kIdle);
+    return no_memory();
+}
+
 Status Storage::adopt(MemoryKind kind, void *data, std::size_t bytes, int device, Release release, void *owner,
                       Storage **out) noexcept {
     Context *active = nullptr;
@@ -222,6 +240,7 @@ Status Storage::add_use(const StreamRef &stream, bool write) noexcept {
         bool capturing = false;
         CUKERN_TRY(stream_is_capturing(stream, &capturing));
         if (capturing) {  // no work yet, and an event would be part of the graph
+            if (Graph *graph = Graph::captured_on(stream); graph != nullptr) return graph->note_use(this, write);
             captured_ = true;
             return CUKERN_OK;
         }

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "runtime/graph_calls.h"
 #include "runtime/kernel_loader.h"
 
 namespace cukern {
@@ -169,6 +170,10 @@ Status Runtime::launch_matmul(const MatmulLaunch &launch, Stream stream) noexcep
 
 Status Runtime::launch_cublas(const MatmulLaunch &launch, int device, Stream stream) noexcept {
     return fails(Fault::launch) ? injected("cublasGemm") : do_launch_cublas(launch, device, stream);
+}
+
+Status Runtime::launch_graph(void *executable, Stream stream) noexcept {
+    return fails(Fault::launch) ? injected("cudaGraphLaunch") : graph_calls()->launch(executable, stream);
 }
 
 Status Runtime::launch_user_kernel(UserKernel &kernel, const LaunchShape &shape, const void *parameters,

@@ -15,6 +15,7 @@
 
 namespace cukern {
 
+class GraphCalls;
 class KernelLoader;
 class UserKernel;
 struct LaunchShape;
@@ -96,6 +97,9 @@ public:
     Status launch_cublas(const MatmulLaunch &launch, int device, Stream stream) noexcept;
     // For kernels that users bring; null: the back-end has none.
     virtual KernelLoader *kernel_loader() noexcept { return nullptr; }
+    // For graphs; null: the back-end has none.
+    virtual GraphCalls *graph_calls() noexcept { return nullptr; }
+    Status launch_graph(void *executable, Stream stream) noexcept;
     Status launch_user_kernel(UserKernel &kernel, const LaunchShape &shape, const void *parameters, int device,
                               Stream stream) noexcept;
 

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "context/context.h"
+#include "cukern/graph.h"
 
 namespace cukern {
 namespace {
@@ -28,6 +29,14 @@ private:
     void *previous_ = nullptr;
     Status status_ = CUKERN_OK;
 };
+
+// Nothing runs on a captured stream, and who waits for it ends its capture.
+Status check_not_captured(const StreamRef &stream) noexcept {
+    bool capturing = false;
+    CUKERN_TRY(stream_is_capturing(stream, &capturing));
+    return capturing ? fail(CUKERN_CAPTURING, "the stream is being captured, and runs nothing until that ends")
+                     : CUKERN_OK;
+}
 
 }  // namespace
 
@@ -75,12 +84,14 @@ Status stream_ref(Stream handle, int device, StreamRef *out) noexcept {
 Status stream_synchronize(const StreamRef &stream) noexcept {
     const OnDevice on(stream.device);
     CUKERN_TRY(on.status());
+    CUKERN_TRY(check_not_captured(stream));
     return on.runtime().synchronize(stream.handle);
 }
 
 Status stream_done(const StreamRef &stream, bool *done) noexcept {
     const OnDevice on(stream.device);
     CUKERN_TRY(on.status());
+    CUKERN_TRY(check_not_captured(stream));
     return on.runtime().stream_done(stream.handle, done);
 }
 
@@ -110,6 +121,8 @@ Status stream_wait_stream(const StreamRef &after, const StreamRef &before) noexc
 Status device_synchronize(int device) noexcept {
     const OnDevice on(device);
     CUKERN_TRY(on.status());
+    if (Graph::any_captured())
+        return fail(CUKERN_CAPTURING, "a graph is being captured, which a wait for the whole device would end");
     return on.runtime().synchronize_device();
 }
 
