@@ -350,6 +350,10 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "_overlap": ("_bool", {"a": "Any", "b": "Any"}),
     "_pack_arguments": ("bytes", {"args": "tuple[Any, ...]", "asked": "str | None", "code": "str | None"}),
     "_release_caches": ("None", {}),
+    "_repeat_call": (
+        "tuple[Any, ...] | None",
+        {"plans": "dict[bytes, tuple[Any, ...]]", "args": "tuple[Any, ...]", "inputs": "int"},
+    ),
     "_restore": ("Array", {"dtype": "str", "shape": "tuple[int, ...]"}),
     "_set_staging": ("None", {}),
     "_set_traced_type": ("None", {"type": "type"}),

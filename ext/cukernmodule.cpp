@@ -21,7 +21,7 @@ bool add_methods(PyObject *module) noexcept {
          {kElementwiseMethods, kReductionMethods,    kDotMethods,         kWhereMethods,    kCastMethods,
           kCumulativeMethods,  kMatmulMethods,       kCreationMethods,    kImportMethods,   kJoinMethods,
           kHostMethods,        kPickleMethods,       kViewMethods,        kStreamFunctions, kMemoryMethods,
-          kBackendMethods,     kNvrtcMethods,        kArgumentKeyMethods, kTracedMethods,   kGraphFunctions,
+          kBackendMethods,     kNvrtcMethods,        kArgumentKeyMethods, kRepeatCallMethods, kTracedMethods,   kGraphFunctions,
           kTestingMethods,     kKernelTestingMethods})
         if (PyModule_AddFunctions(module, table) != 0) return false;
     return true;

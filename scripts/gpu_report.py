@@ -179,8 +179,9 @@ def shards() -> tuple[list[str], list[str]]:
 
 
 def run_files(part: str, command: Callable[[str], tuple[int, str]]) -> dict[str, Any]:
-    """Run a command for each file of tests, those that took longest last time first; return the worst status, all
-    that they printed, and how many seconds each took.
+    """Run a command for each file of tests: first new ones, then those that took longest last time.
+
+    Return the worst status, all that they printed, and how many seconds each took.
     """
     path = RESULTS / f"{part}.json"
     last = json.loads(path.read_text())["result"].get("seconds", {}) if path.is_file() else {}
@@ -194,7 +195,7 @@ def run_files(part: str, command: Callable[[str], tuple[int, str]]) -> dict[str,
 
     together, alone = shards()
     with ThreadPoolExecutor(max_workers=min(12, os.cpu_count() or 1)) as pool:
-        results = list(pool.map(timed, sorted(together, key=lambda file: -last.get(file, 0))))
+        results = list(pool.map(timed, sorted(together, key=lambda file: -last.get(file, LIMIT))))
     results += [timed(file) for file in alone]
     nothing = 5  # pytest's status for a file of which no test is chosen
     return {

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -155,6 +155,9 @@ class EmulatedKernel:
             else:
                 value.kind, value.real, value.imag = 2, complex(arg).real, complex(arg).imag
         self.run(grid, block, values)
+
+    def __getitem__(self, shape: tuple[int, int]) -> Callable[..., None]:
+        return lambda *args: self(*shape, args)
 
 
 class EmulatedModule:

@@ -219,6 +219,35 @@ class TestResults:
             kernel(cukern.ones(n), 1.0)
         assert len(kernel._plans) <= 256
 
+    def test_calls_that_repeat_run_no_python(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        kernel = cukern.ElementwiseKernel("T x, T y", "T z, int32 k", "z = x + y; k = i", "repeated", return_tuple=True)
+        total = cukern.ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0", "repeated_sum")
+        x, out, k = cukern.arange(6.0), cukern.zeros(6), cukern.zeros(6, dtype="int32")
+        calls = [
+            lambda: kernel(x, x),
+            lambda: kernel(x, 2),
+            lambda: kernel(x, x, out, k),
+            lambda: kernel(x, x, x, k),
+            lambda: (total(x),),
+            lambda: (total(x, axis=0, keepdims=True),),
+            lambda: (total(x, out=out[0]),),
+        ]
+        first = [[cukern.asnumpy(each) for each in call()] for call in calls[:3] + calls[4:]]
+        calls[3]()
+        x[...] = np.arange(6.0)
+        monkeypatch.setattr(kernel, "_call", None)
+        monkeypatch.setattr(total, "_call", None)
+        for call, wanted in zip(calls[:3] + calls[4:], first, strict=True):
+            for given, array in zip(call(), wanted, strict=True):
+                assert isinstance(given, cukern.Array)
+                np.testing.assert_array_equal(cukern.asnumpy(given), array)
+        assert kernel(x, x, out, k)[0] is out
+        kernel(x, x, x, k)
+        assert x.tolist() == [0, 2, 4, 6, 8, 10]
+        for args in ((x, x.astype("float32")), (x[1:], x[1:], x[:-1], k[1:]), (x,)):  # refused the long way
+            with pytest.raises(TypeError, match="not callable"):
+                kernel(*args)
+
     def test_memory_that_begins_anywhere(self) -> None:
         kernel = cukern.ElementwiseKernel("T x", "T y", "y = 2 * x", "twice")
         base = np.arange(5000, dtype=np.float32)

@@ -37,6 +37,7 @@ extern PyMethodDef kPickleMethods[];
 extern PyMethodDef kViewMethods[];
 extern PyMethodDef kNvrtcMethods[];
 extern PyMethodDef kArgumentKeyMethods[];
+extern PyMethodDef kRepeatCallMethods[];
 extern PyMethodDef kTracedMethods[];
 extern PyMethodDef kTestingMethods[];
 extern PyMethodDef kKernelTestingMethods[];

@@ -10,6 +10,7 @@
 #include "base/methods.h"
 #include "call/operand.h"
 #include "interop/frameworks.h"
+#include "kernels/kernels.h"
 
 #include "cukern/overlap.h"
 
@@ -111,27 +112,15 @@ bool add_argument(const ModuleState &state, PyObject *object, Key *key) noexcept
                           tensor.ndim, tensor.shape, tensor.strides);
 }
 
-// _argument_key(args, inputs=None): None where an argument is neither a number of Python, an Array, nor an array
-// of another library on a GPU, and where an array behind the first `inputs` arguments lies in part on another one.
+// _argument_key(args, inputs=None)
 PyObject *key_method(PyObject *module, PyObject *const *values, Py_ssize_t given, PyObject *names) {
     if (names != nullptr || given < 1 || given > 2 || PyTuple_Check(values[0]) == 0)
         return PyErr_Format(PyExc_TypeError, "_argument_key: expected a tuple, and maybe a number");
-    PyObject *const args = values[0];
-    const Py_ssize_t count = PyTuple_Size(args);
-    const Py_ssize_t inputs = given == 2 ? PyLong_AsSsize_t(values[1]) : count;
-    if (inputs == -1 && PyErr_Occurred() != nullptr) return nullptr;
-    Key key;
-    int first_output = 0;
-    for (Py_ssize_t i = 0; i < count; ++i) {
-        if (i == inputs) first_output = key.num_arrays();
-        if (add_argument(state_of(module), PyTuple_GetItem(args, i), &key)) continue;
-        if (PyErr_Occurred() != nullptr) return nullptr;
-        Py_RETURN_NONE;
-    }
-    for (int i = first_output; inputs < count && i < key.num_arrays(); ++i)
-        for (int j = 0; j < i; ++j)
-            if (key.may_overlap(i, j)) Py_RETURN_NONE;
-    return key.bytes();
+    const Py_ssize_t inputs = given == 2 ? PyLong_AsSsize_t(values[1]) : PyTuple_Size(values[0]);
+    PyRef key;
+    if ((inputs == -1 && PyErr_Occurred() != nullptr) || !argument_key(state_of(module), values[0], inputs, &key))
+        return nullptr;
+    return key ? key.release() : PyRef::borrow(Py_None).release();
 }
 
 // _overlap(a, b): whether two arrays share memory, and are not the same elements.
@@ -151,6 +140,21 @@ PyObject *overlap_method(PyObject *module, PyObject *args) {
 }
 
 }  // namespace
+
+bool argument_key(const ModuleState &state, PyObject *args, Py_ssize_t inputs, PyRef *found) noexcept {
+    const Py_ssize_t count = PyTuple_Size(args);
+    Key key;
+    int first_output = 0;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+        if (i == inputs) first_output = key.num_arrays();
+        if (!add_argument(state, PyTuple_GetItem(args, i), &key)) return PyErr_Occurred() == nullptr;
+    }
+    for (int i = first_output; inputs < count && i < key.num_arrays(); ++i)
+        for (int j = 0; j < i; ++j)
+            if (key.may_overlap(i, j)) return true;
+    *found = PyRef::steal(key.bytes());
+    return static_cast<bool>(*found);
+}
 
 PyMethodDef kArgumentKeyMethods[] = {
     {"_argument_key", as_method(key_method), METH_FASTCALL | METH_KEYWORDS,

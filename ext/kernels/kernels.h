@@ -100,6 +100,13 @@ PyRef make_module(ModuleState &state, const char *function, PyObject *code, PyOb
 PyRef make_kernel(ModuleState &state, RawModuleObject *module, PyObject *name, bool cooperative) noexcept;
 // k[grid, block] and k.over(threads).
 PyRef make_launcher(ModuleState &state, PyObject *kernel, const LaunchRequest &request) noexcept;
+// A call of one; what is none is called as any callable.
+bool launch_by(ModuleState &state, PyObject *launcher, PyObject *const *arguments, Py_ssize_t count) noexcept;
+
+// What the arguments of a call, a tuple, are but for addresses and values, as bytes: see argument_key.cpp. Null
+// without an exception where an argument is of no kind that is known, and where an array behind the first `inputs`
+// lies in part on another one.
+bool argument_key(const ModuleState &state, PyObject *args, Py_ssize_t inputs, PyRef *key) noexcept;
 
 bool add_kernel_types(PyObject *module, ModuleState &state) noexcept;
 extern PyType_Spec kRawKernelSpec;

@@ -79,6 +79,17 @@ PyRef make_launcher(ModuleState &state, PyObject *kernel, const LaunchRequest &r
     return PyRef::steal(reinterpret_cast<PyObject *>(self));
 }
 
+bool launch_by(ModuleState &state, PyObject *launcher, PyObject *const *arguments, Py_ssize_t count) noexcept {
+    if (reinterpret_cast<PyObject *>(Py_TYPE(launcher)) == state.launcher_type) {
+        const LauncherObject *self = as_launcher(launcher);
+        return launch_kernel(state, as_kernel(self->kernel), self->request, arguments, count);
+    }
+    const PyRef all = PyRef::steal(PyTuple_New(count));
+    for (Py_ssize_t i = 0; all && i < count; ++i)
+        if (PyTuple_SetItem(all.get(), i, PyRef::borrow(arguments[i]).release()) != 0) return false;
+    return all && PyRef::steal(PyObject_CallObject(launcher, all.get()));
+}
+
 PyType_Spec kLauncherSpec = {"cukern._Launcher", sizeof(LauncherObject), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | kHaveVectorcall,
                              kLauncherSlots};

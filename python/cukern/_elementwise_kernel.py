@@ -90,8 +90,11 @@ class ElementwiseKernel(FormulaKernel):
         self._formula = Formula(name, operation, preamble, loop_prep, after_loop)
 
     def __call__(self, *args: Any, size: int | None = None, block_size: int | None = None, stream: Any = None) -> Any:
-        key = self._key(args) if size is None and block_size is None else None
-        results = self._call(args, key, lambda arguments: self._plan(arguments, size, block_size or BLOCK), stream)
+        results = self._repeat(args, ()) if size is block_size is stream is None else None
+        if results is None:
+            options = () if size is block_size is None else None
+            block = block_size or BLOCK
+            results = self._call(args, options, lambda arguments: self._plan(arguments, size, block), stream)
         if self.no_return:
             return None
         return results if self.return_tuple or len(results) != 1 else results[0]

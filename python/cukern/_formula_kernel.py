@@ -102,6 +102,14 @@ class Plan:
     constants: list[Any] = field(default_factory=list)  # what the kernels are given behind their operands
     scratch: int = 0  # bytes of memory that they are given last
 
+    def repeated(self) -> tuple[Any, ...] | None:
+        """Return what _repeat_call takes, None where a call is more than outputs of ours and one kernel."""
+        if len(self.launches) != 1 or self.scratch or (self.made and self.like is not None):
+            return None
+        kernel, grid = self.launches[0]
+        launcher = kernel[grid, self.block]
+        return launcher, tuple(self.constants), self.shape, tuple(self.made), self.device
+
 
 class FormulaKernel:
     """What `ElementwiseKernel` and `ReductionKernel` have in common."""
@@ -124,18 +132,31 @@ class FormulaKernel:
         self._options = tuple(options)
         self._kernels: dict[Any, Any] = {}  # by what their text depends on
         self._plans: dict[Any, Plan] = {}  # by what is known of the arguments
+        # Of calls that are repeated without Python: for options of the call, plans by _argument_key.
+        self._repeated: dict[Any, dict[bytes, tuple[Any, ...]]] = {}
+        self._inputs = len(self.in_params)
 
     def __repr__(self) -> str:
         return f"<cukern.{type(self).__name__} {self.name}>"
 
-    def _key(self, args: tuple[Any, ...]) -> bytes | None:
-        """Return what plans are found by, None for arguments that need one of their own."""
-        return _cukern._argument_key(args, len(self.in_params))
+    def _repeat(self, args: tuple[Any, ...], options: Any) -> tuple[Any, ...] | None:
+        """Return the outputs of a call that repeats an earlier one; None where it does not."""
+        repeated = self._repeated.get(options)
+        return None if repeated is None else _cukern._repeat_call(repeated, args, self._inputs)
 
     def _call(
-        self, args: Sequence[Any], key: Any, make_plan: Callable[[list[Argument | None]], Plan], stream: Any
+        self,
+        args: tuple[Any, ...],
+        options: Any,
+        make_plan: Callable[[list[Argument | None]], Plan],
+        stream: Any,
     ) -> tuple[Any, ...]:
-        """Run the kernels, and return the outputs. `make_plan` makes the plan that is not found by `key`."""
+        """Run the kernels, and return the outputs. `make_plan` makes the plan where no call was such before.
+
+        `options` is what plans depend on but for arguments; None: no plan is kept.
+        """
+        known = None if options is None else _cukern._argument_key(args, self._inputs)
+        key = None if known is None else (known, options)
         plan = self._plans.get(key)
         arguments: list[Argument | None] = []
         if plan is None:
@@ -145,7 +166,10 @@ class FormulaKernel:
             if key is not None:
                 if len(self._plans) >= MOST_PLANS:
                     self._plans.clear()
+                    self._repeated.clear()
                 self._plans[key] = plan
+                if (repeated := plan.repeated()) is not None:
+                    self._repeated.setdefault(options, {})[key[0]] = repeated
         made = [_cukern.empty(plan.shape, element, device=plan.device, stream=stream) for element in plan.made]
         given = args if not arguments else [argument.pointee for argument in arguments if argument is not None]
         scratch = []

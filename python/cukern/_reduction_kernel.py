@@ -126,9 +126,10 @@ class ReductionKernel(FormulaKernel):
                 raise ValueError(f"{self.name}: out= is for one output that is not among the other arguments")
             args = (*args, out)
         is_plain = axis is None or all(type(each) is int for each in (axis if type(axis) is tuple else (axis,)))
-        known = self._key(args) if is_plain else None
-        key = None if known is None else (known, axis, bool(keepdims))
-        results = self._call(args, key, lambda arguments: self._plan(arguments, axis, bool(keepdims)), stream)
+        options = (axis, bool(keepdims)) if is_plain else None
+        results = self._repeat(args, options) if stream is None else None
+        if results is None:
+            results = self._call(args, options, lambda arguments: self._plan(arguments, axis, bool(keepdims)), stream)
         return results if len(results) != 1 else results[0]
 
     def _formula(self, types: dict[str, str], elements: Sequence[str]) -> ReductionFormula:
