@@ -358,6 +358,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "_set_staging": ("None", {}),
     "_set_traced_type": ("None", {"type": "type"}),
     "_use_backend": ("None", {}),
+    "_use_numpy_loops": ("None", {"use": "_bool"}),
     "arange": ("Array", {}),
     "asarray": ("Array", ANY_ARRAY),
     "astype": ("Any", {}),

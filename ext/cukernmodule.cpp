@@ -18,11 +18,11 @@ namespace {
 
 bool add_methods(PyObject *module) noexcept {
     for (PyMethodDef *table :
-         {kElementwiseMethods, kReductionMethods, kDotMethods,          kWhereMethods,      kCastMethods,
-          kCumulativeMethods,  kMatmulMethods,    kCreationMethods,     kImportMethods,     kJoinMethods,
-          kHostMethods,        kPickleMethods,    kViewMethods,         kStreamFunctions,   kMemoryMethods,
-          kBackendMethods,     kNvrtcMethods,     kArgumentKeyMethods,  kRepeatCallMethods, kTracedMethods,
-          kGraphFunctions,     kTestingMethods,   kKernelTestingMethods})
+         {kElementwiseMethods, kReductionMethods, kDotMethods,         kWhereMethods,        kCastMethods,
+          kCumulativeMethods,  kMatmulMethods,    kCreationMethods,    kImportMethods,       kJoinMethods,
+          kHostMethods,        kPickleMethods,    kViewMethods,        kStreamFunctions,     kMemoryMethods,
+          kBackendMethods,     kNvrtcMethods,     kArgumentKeyMethods, kRepeatCallMethods,   kTracedMethods,
+          kGraphFunctions,     kLoopMethods,      kTestingMethods,     kKernelTestingMethods})
         if (PyModule_AddFunctions(module, table) != 0) return false;
     return true;
 }

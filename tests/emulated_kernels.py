@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import use_numpy_loops
 
 from cukern import _compile, _cukern, _elementwise_kernel, _formula_kernel, _fuse, _reduction_kernel, _trace
 
@@ -199,7 +200,8 @@ class EmulatedCukern(ModuleType):
 
 
 def emulate_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have kernels of formulas emulated."""
+    """Have kernels of formulas emulated, and operations computed by the formulas that a GPU has."""
+    use_numpy_loops(False)  # until the next use() of a back-end
     monkeypatch.setenv("CUKERN_CACHE_DIR", str(Path(_folder.name, "cache")))
     emulated = EmulatedCukern("_cukern")
     for module in (_formula_kernel, _elementwise_kernel, _fuse, _trace, _reduction_kernel):

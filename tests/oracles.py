@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import takes_numpy_loops
 
 import cukern
 
@@ -104,6 +105,8 @@ FUNCTIONS = [
     *("tanh", "asinh", "acosh", "atanh", "hypot", "atan2", "pow", "logaddexp"),
 ]
 ULPS = dict.fromkeys(FUNCTIONS, 2) | {"asinh": 3, "acosh": 3}
+# Of the loops that the host back-end takes from NumPy, whose tests allow them up to 4.
+NUMPYS_ULPS = 4
 # Defined by their steps, as NumPy takes them, and not by an exact result.
 STEPWISE = ("floor_divide", "remainder", "nextafter", "round", "floor", "ceil", "trunc")
 
@@ -230,7 +233,11 @@ def allowed_error(name: str, rounded: np.ndarray, operands: tuple[Any, ...]) -> 
         magnitude = np.where(np.isfinite(magnitude), magnitude, np.abs(rounded)).astype(dtype)
     step = np.spacing(magnitude).astype(wider(dtype))
     if name in ULPS or np.iscomplexobj(operands[0]):
-        return step * (1 if dtype.itemsize == 2 else 2 if dtype == np.float32 else ULPS.get(name, 2))
+        if dtype.itemsize == 2:
+            return step
+        if takes_numpy_loops():
+            return step * NUMPYS_ULPS
+        return step * (2 if dtype == np.float32 else ULPS.get(name, 2))
     return step * (0.5 + 2.0**-10) if dtype == np.float64 else step * 0
 
 

@@ -105,7 +105,7 @@ def test_parts_of_other_sources_never_mix(report: ModuleType, tmp_path: Path) ->
     assert report.stored("memcheck", "older") is None
 
 
-def test_the_longest_files_of_last_time_run_first(
+def test_new_files_and_the_longest_of_last_time_run_first(
     report: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     began: list[str] = []
@@ -115,10 +115,12 @@ def test_the_longest_files_of_last_time_run_first(
         return {"tests/test_matmul.py": -11, "tests/test_docs.py": 5}.get(file, 0), f"of {file}"
 
     monkeypatch.setattr(report.os, "cpu_count", lambda: 1)
-    last = {"tests/test_matmul.py": 2.0, "tests/test_table.py": 40.5}
+    last = {f"tests/{path.name}": 1.0 for path in (ROOT / "tests").glob("test_*.py")}
+    last |= {"tests/test_matmul.py": 2.0, "tests/test_table.py": 40.5}
+    del last["tests/test_docs.py"]
     (tmp_path / "suite.json").write_text(json.dumps({"sources": "older", "result": {"seconds": last}}))
     result = report.run_files("suite", run)
-    assert began[:2] == ["tests/test_table.py", "tests/test_matmul.py"]
+    assert began[:3] == ["tests/test_docs.py", "tests/test_table.py", "tests/test_matmul.py"]
     assert "tests/test_memory.py" in began[-len(report.ALONE) :]  # beside nothing else
     assert result["status"] == 11  # a signal ended it
     assert set(result["seconds"]) == set(began) == {f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py")}

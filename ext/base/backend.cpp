@@ -4,6 +4,7 @@
 #include "base/backend.h"
 #include "base/errors.h"
 #include "base/methods.h"
+#include "base/numpy_loops.h"
 #include "base/recursion.h"
 
 #include "cukern/operations.h"
@@ -114,6 +115,7 @@ bool ensure_backend(ModuleState &state, const char *function, Backend *backend) 
         return false;
     }
     *backend = chosen.backend;
+    if (!state.backend_ready && !hand_over_loops(state)) return false;
     state.backend_ready = true;
     return chosen.warning[0] == '\0' || PyErr_WarnEx(PyExc_RuntimeWarning, chosen.warning, 1) == 0;
 }

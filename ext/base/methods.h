@@ -39,6 +39,7 @@ extern PyMethodDef kNvrtcMethods[];
 extern PyMethodDef kArgumentKeyMethods[];
 extern PyMethodDef kRepeatCallMethods[];
 extern PyMethodDef kTracedMethods[];
+extern PyMethodDef kLoopMethods[];
 extern PyMethodDef kTestingMethods[];
 extern PyMethodDef kKernelTestingMethods[];
 

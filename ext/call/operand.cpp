@@ -217,8 +217,7 @@ bool Operand::read_by_record(const ArgumentInfo &argument, PyObject *object, con
     access_.has_producer = array.has_producer;
     access_.producer = array.producer;
     if (array.own != nullptr && access_.location.reachable && is_array(argument.state, array.own)) {
-        // An Array of ours that another object lends: its Storage orders the work.
-        access_.storage = array_of(array.own)->storage;
+        access_.storage = array_of(array.own)->storage;  // which orders the work on an Array that is lent
         access_.storage->record_returned();
     }
     access_.object = object;

@@ -209,7 +209,7 @@ PyObject *graph_launch(PyObject *object, PyObject *const *values, Py_ssize_t cou
 
 PyObject *graph_debug_dot(PyObject *object, PyObject *path) {
     PyObject *bytes = nullptr;
-    if (PyUnicode_FSConverter(path, static_cast<void *>(&bytes)) == 0) return nullptr;
+    if (PyUnicode_FSConverter(path, reinterpret_cast<void *>(&bytes)) == 0) return nullptr;
     const PyRef held = PyRef::steal(bytes);
     if (!check_ready("debug_dot", as_graph(object))) return nullptr;
     return done(state_of_type(object), "debug_dot", as_graph(object)->graph->write_dot(PyBytes_AsString(bytes)));

@@ -3,6 +3,7 @@
 
 #include "base/errors.h"
 #include "base/methods.h"
+#include "base/numpy_loops.h"
 
 #include "cukern/testing.h"
 
@@ -70,7 +71,9 @@ PyObject *use_backend(PyObject *module, PyObject *args) {
         raise_status(state_of(module), "_use_backend", status);
         return nullptr;
     }
-    state_of(module).backend_ready = true;
+    ModuleState &state = state_of(module);
+    if (!state.backend_ready && !hand_over_loops(state)) return nullptr;
+    state.backend_ready = true;
     Py_RETURN_NONE;
 }
 

@@ -1,5 +1,8 @@
 // Elementwise operations on the CPU: shared out among the threads.
+#include <algorithm>
+
 #include "host/kernels.h"
+#include "host/loops.h"
 #include "host/thread_pool.h"
 
 namespace cukern::host {
@@ -17,9 +20,67 @@ RangeFunction find_range(Op op, ElementType compute) noexcept {
     return nullptr;
 }
 
+// The loop that takes all operands as they are stored, without one where there is none. NumPy's isinf of float32
+// is wrong where results are not packed (2.4.6).
+HostLoop loop_on_stored(const ElementwiseLaunch &launch) noexcept {
+    if (launch.split || launch.types[0] != launch.result || launch.num_operands < 2 ||
+        launch.strides[0][launch.ndim - 1] != 1)
+        return {};
+    const ElementType type = launch.types[1];
+    for (int i = 1; i < launch.num_operands; ++i)
+        if (launch.immediate[i] || launch.types[i] != type ||
+            (bits_depend_on_strides(launch.op, type) && launch.strides[i][launch.ndim - 1] != 1))
+            return {};
+    const bool looks_at_stored = is_logical(launch.op) || info(launch.op).rule == ResultRule::test;
+    return looks_at_stored || type == launch.compute ? loop_of(launch.op, type) : HostLoop{};
+}
+
+// Elements [begin, end) of out by a loop of another library, along the fastest dimension.
+void run_loop(const ElementwiseLaunch &launch, const HostLoop &loop, std::int64_t begin,
+              std::int64_t end) noexcept {
+    const int last = launch.ndim - 1;
+    const int count = launch.num_operands;
+    std::int64_t index[kMaxDims];
+    char *data[kMaxOperands];
+    std::intptr_t strides[kMaxOperands];
+    std::int64_t sizes[kMaxOperands];
+    // Loops take out last.
+    const auto place = [count](int operand) { return operand == 0 ? count - 1 : operand - 1; };
+    for (int i = 0; i < count; ++i) {
+        sizes[i] = size_of(launch.types[i]);
+        data[place(i)] = static_cast<char *>(launch.data[i]);
+        strides[place(i)] = launch.strides[i][last] * sizes[i];
+    }
+    std::int64_t rest = begin;
+    for (int d = last; d >= 0; --d) {
+        index[d] = rest % launch.shape[d];
+        rest /= launch.shape[d];
+        for (int i = 0; i < count; ++i) data[place(i)] += index[d] * launch.strides[i][d] * sizes[i];
+    }
+    for (std::int64_t at = begin; at < end;) {
+        const std::intptr_t n = std::min(launch.shape[last] - index[last], end - at);
+        loop.function(data, &n, strides, loop.context);
+        at += n;
+        if (at == end) break;
+        index[last] += n;
+        for (int i = 0; i < count; ++i) data[place(i)] += n * strides[place(i)];
+        for (int d = last; d > 0 && index[d] == launch.shape[d]; --d) {
+            for (int i = 0; i < count; ++i)
+                data[place(i)] += (launch.strides[i][d - 1] - launch.shape[d] * launch.strides[i][d]) * sizes[i];
+            index[d] = 0;
+            ++index[d - 1];
+        }
+    }
+}
+
 }  // namespace
 
 void run_elementwise(const ElementwiseLaunch &launch) noexcept {
+    if (const HostLoop loop = loop_on_stored(launch); loop.function != nullptr) {
+        parallel_for(launch.count, kGrain,
+                     [&](std::int64_t begin, std::int64_t end) { run_loop(launch, loop, begin, end); });
+        return;
+    }
     const RangeFunction function =
         find_range(launch.op, is_logical(launch.op) ? ElementType::bool_ : launch.compute);
     if (function == nullptr) return;

@@ -3,7 +3,8 @@
 // Idea: every thread takes a range of out's elements and walks it in runs along the fastest dimension. A run
 // is computed by one loop over packed or strided operands of the computing type; operands of another type go
 // through a buffer of kBlock elements, converted on the way in and out. The loops vectorise where packed, but for
-// functions, which the compiler does not vectorise.
+// functions, which the compiler does not vectorise. Where another library has a loop, that one computes runs whose
+// results are packed.
 //
 // The build compiles this file for groups of element types, each with those that CUKERN_EACH_TYPE names.
 
@@ -11,7 +12,9 @@
 #include <cstring>
 
 #include "formulas/evaluate.cuh"
+#include "host/casts.h"
 #include "host/kernels.h"
+#include "host/loops.h"
 
 namespace cukern::host {
 
@@ -86,36 +89,51 @@ void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int
     }
     T buffer[kMaxInputs][kBlock];
     result_t<op, T> results[kBlock];
-    const bool converts = launch.types[0] != launch.result;
+    const HostLoop loop = op == Op::copy ? HostLoop{} : loop_of(op, kOwn);
+    const bool packs = loop.function != nullptr && bits_depend_on_strides(op, kOwn);
+    // Loops give packed results.
+    const bool converts =
+        launch.types[0] != launch.result || (loop.function != nullptr && launch.strides[0][last] != 1);
+    bool blocked = converts;
+    bool is_direct[kMaxInputs];
+    for (int i = 0; i < kOperands - 1; ++i) {
+        const bool is_own = launch.immediate[i + 1] || launch.types[i + 1] == kOwn;
+        const std::int64_t stride = launch.immediate[i + 1] ? 0 : launch.strides[i + 1][last];
+        is_direct[i] = is_own && (!packs || stride == 1);
+        blocked = blocked || !is_direct[i];
+    }
     for (std::int64_t at = begin; at < end;) {
         std::int64_t n = std::min(launch.shape[last] - index[last], end - at);
-        bool blocked = converts;
-        for (int i = 1; i < kOperands; ++i) blocked = blocked || (!launch.immediate[i] && launch.types[i] != kOwn);
         if (blocked) n = std::min(n, kBlock);
         Run<T, result_t<op, T>> run{};
         run.out = converts ? results : static_cast<result_t<op, T> *>(launch.data[0]) + offset[0];
         run.out_stride = converts ? 1 : launch.strides[0][last];
         for (int i = 1; i < kOperands; ++i) {
-            const std::int64_t stride = launch.strides[i][last];
-            if (launch.immediate[i]) {
-                run.in[i - 1] = reinterpret_cast<const T *>(launch.values[i].bytes);
-                run.in_strides[i - 1] = 0;
-            } else if (launch.types[i] == kOwn) {
-                run.in[i - 1] = static_cast<const T *>(launch.data[i]) + offset[i];
-                run.in_strides[i - 1] = stride;
-            } else {
+            const std::int64_t stride = launch.immediate[i] ? 0 : launch.strides[i][last];
+            const ElementType type = launch.immediate[i] ? kOwn : launch.types[i];
+            const void *data = launch.values[i].bytes;
+            if (!launch.immediate[i]) data = static_cast<char *>(launch.data[i]) + offset[i] * size_of(type);
+            run.in[i - 1] = is_direct[i - 1] ? static_cast<const T *>(data) : buffer[i - 1];
+            run.in_strides[i - 1] = is_direct[i - 1] ? stride : 1;
+            if (is_direct[i - 1]) continue;
+            if (launch.split || (op == Op::where && i == 1))
                 for (std::int64_t j = 0; j < n; ++j)
-                    buffer[i - 1][j] = load_operand<op, T>(launch.data[i], launch.types[i], offset[i] + j * stride,
-                                                           launch.split, i - 1);
-                run.in[i - 1] = buffer[i - 1];
-                run.in_strides[i - 1] = 1;
-            }
+                    buffer[i - 1][j] =
+                        load_operand<op, T>(launch.data[i], type, offset[i] + j * stride, launch.split, i - 1);
+            else
+                cast_of(type, kOwn)(data, stride, buffer[i - 1], 1, n);
         }
-        compute_run<op, T>(run, n);
+        if (loop.function != nullptr) {
+            LoopRun packed{{}, run.in_strides, kOperands - 1, sizeof(T), run.out, sizeof(result_t<op, T>)};
+            std::copy(run.in, run.in + kOperands - 1, packed.inputs);
+            call_loop(loop, packed, n);
+        } else {
+            compute_run<op, T>(run, n);
+        }
         if (converts)
-            for (std::int64_t j = 0; j < n; ++j)
-                store_as<result_t<op, T>>(launch.data[0], launch.types[0], offset[0] + j * launch.strides[0][last],
-                                          results[j]);
+            cast_of(launch.result, launch.types[0])(
+                results, 1, static_cast<char *>(launch.data[0]) + offset[0] * size_of(launch.types[0]),
+                launch.strides[0][last], n);
         at += n;
         if (at == end) break;
         index[last] += n;

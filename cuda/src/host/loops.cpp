@@ -1,0 +1,41 @@
+#include "host/loops.h"
+
+namespace cukern {
+namespace {
+
+HostLoop loops[kNumTableOps][kNumElementTypes];
+HostIndexFunction index_functions[2][kNumElementTypes];
+
+}  // namespace
+
+void set_host_loop(Op op, ElementType inputs, const HostLoop &loop) noexcept {
+    loops[static_cast<int>(op)][static_cast<int>(inputs)] = loop;
+}
+
+void set_host_index_function(ElementType type, bool finds_max, HostIndexFunction function) noexcept {
+    index_functions[finds_max ? 1 : 0][static_cast<int>(type)] = function;
+}
+
+HostIndexFunction host::index_function_of(ElementType type, bool finds_max) noexcept {
+    return index_functions[finds_max ? 1 : 0][static_cast<int>(type)];
+}
+
+HostLoop host::loop_of(Op op, ElementType inputs) noexcept {
+    if (op == Op::copy) op = Op::positive;  // which the C library's memmove is half as fast as, below a megabyte
+    return op < Op::copy ? loops[static_cast<int>(op)][static_cast<int>(inputs)] : HostLoop{};
+}
+
+void host::call_loop(const HostLoop &loop, const LoopRun &run, std::int64_t n) noexcept {
+    char *data[kMaxOperands];
+    std::intptr_t strides[kMaxOperands];
+    for (int i = 0; i < run.num_inputs; ++i) {
+        data[i] = static_cast<char *>(const_cast<void *>(run.inputs[i]));
+        strides[i] = static_cast<std::intptr_t>(run.strides[i]) * static_cast<std::intptr_t>(run.input_size);
+    }
+    data[run.num_inputs] = static_cast<char *>(run.out);
+    strides[run.num_inputs] = static_cast<std::intptr_t>(run.out_size);
+    const auto count = static_cast<std::intptr_t>(n);
+    loop.function(data, &count, strides, loop.context);
+}
+
+}  // namespace cukern
