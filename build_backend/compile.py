@@ -64,6 +64,7 @@ FAST = (
     "ext/ops",
     "ext/view",
 )
+LOOPS = [ROOT / "cuda/src/host/casts.cpp", ROOT / "cuda/src/host/reduce.cpp"]
 EMULATED = ["elementwise", "reduce", "scan"]
 REPLACED = ["elementwise.cpp", "elementwise_range.cpp", "reduce.cpp", "scan.cpp"]
 
@@ -136,13 +137,15 @@ def _command(build: Compilation, source: Path, extra: list[str]) -> list[str]:
         return [*command, "-Xcompiler=" + ",".join(host), *includes]
     # Python's functions are called without the procedure linkage table: a tenth of a call's time.
     level = "-O3" if any(source.is_relative_to(ROOT / folder) for folder in FAST) else "-O2"
-    command = [*build.cxx, "-std=c++17", level, "-fPIC", "-fvisibility=hidden", "-fno-plt", *WARNINGS, *includes]
+    levels = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"] if source in LOOPS else [level]
+    command = [*build.cxx, "-std=c++17", *levels, "-fPIC", "-fvisibility=hidden", "-fno-plt", *WARNINGS, *includes]
     command += ["-Werror"] if werror else []
     command += ["-isystem", str(build.toolkit.include)] if build.toolkit else []
     if emulates_kernels() and not source.is_relative_to(ROOT / "ext"):
         command.append(f"-I{EMULATION / 'include'}")
-    # Nothing is thrown through these loops, and there is one of them for each operation and element type.
-    command += ["-fno-exceptions", "-fno-asynchronous-unwind-tables"] if source in BY_TYPE else []
+    # Nothing is thrown through these loops, and there is one of them for each operation and element type, or pair of
+    # types.
+    command += ["-fno-exceptions", "-fno-asynchronous-unwind-tables"] if source in BY_TYPE or source in LOOPS else []
     command += extra if source.is_relative_to(ROOT / "ext") else []
     return command + os.environ.get("CUKERN_CXXFLAGS", "").split()
 

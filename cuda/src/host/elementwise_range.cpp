@@ -18,11 +18,14 @@
 
 namespace cukern::host {
 
-// Whether loops over packed operands are worth being made: not of what the C library computes one by one.
+// Whether loops over packed operands are worth being made: not of what the C library computes one by one, nor
+// where the extension hands over NumPy's loops, which a program in C does without.
+template <typename T>
 constexpr bool vectorises(Op op) noexcept {
     const OpInfo &row = info(op);
-    return op == Op::sqrt || op == Op::copysign ||
-           (row.rule != ResultRule::sized && op != Op::pow && op != Op::floor_divide && op != Op::remainder);
+    const bool is_function = row.rule == ResultRule::sized && op != Op::sqrt && op != Op::copysign;
+    const bool is_numpys = !std::is_same_v<T, BFloat16> && !is_complex<T> && op < Op::copy;
+    return !is_numpys && !is_function && op != Op::pow && op != Op::floor_divide && op != Op::remainder;
 }
 
 constexpr std::int64_t kBlock = 512;
@@ -43,7 +46,7 @@ void compute_run(const Run<T, result_t<op, T>> &r, std::int64_t n) noexcept {
     const std::int64_t sa = r.in_strides[0];
     const std::int64_t so = r.out_stride;
     if constexpr (arity(op) == 1) {
-        if (vectorises(op) && so == 1 && sa == 1)
+        if (vectorises<T>(op) && so == 1 && sa == 1)
             for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i]);
         else if (op == Op::copy && so == 1 && sa == 0)
             std::fill_n(out, n, evaluate<op>(*a));
@@ -58,7 +61,7 @@ void compute_run(const Run<T, result_t<op, T>> &r, std::int64_t n) noexcept {
     } else {
         const T *b = r.in[1];
         const std::int64_t sb = r.in_strides[1];
-        if constexpr (!vectorises(op)) {
+        if constexpr (!vectorises<T>(op)) {
             for (std::int64_t i = 0; i < n; ++i) out[i * so] = evaluate<op>(a[i * sa], b[i * sb]);
         } else if (so == 1 && sa == 1 && sb == 1) {
             for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i], b[i]);

@@ -21,8 +21,9 @@ constexpr std::int64_t kGrain = 16384;  // elements below which a second thread 
 
 // The largest or least of one result's elements, by another library's loop.
 template <Op op, typename T>
-typename Reducer<op, T>::A extreme_of(const ReduceLaunch &launch, const HostLoop &loop, Walk walk,
-                                      std::int64_t base, std::int64_t n) noexcept {
+[[gnu::noinline, gnu::noclone]] typename Reducer<op, T>::A extreme_of(const ReduceLaunch &launch,
+                                                                      const HostLoop &loop, Walk walk,
+                                                                      std::int64_t base, std::int64_t n) noexcept {
     T value = *static_cast<const T *>(element_at(launch, base + walk.offset));
     while (n > 0) {
         const std::int64_t part = std::min(walk.run(), n);
@@ -37,8 +38,10 @@ typename Reducer<op, T>::A extreme_of(const ReduceLaunch &launch, const HostLoop
 
 // The place of the largest or least of one result's elements, by another library's function for packed ones.
 template <Op op, typename T>
-typename Reducer<op, T>::A place_of(const ReduceLaunch &launch, HostIndexFunction function, Walk walk,
-                                    std::int64_t base, std::int64_t begin, std::int64_t end) noexcept {
+[[gnu::noinline, gnu::noclone]] typename Reducer<op, T>::A place_of(const ReduceLaunch &launch,
+                                                                    HostIndexFunction function, Walk walk,
+                                                                    std::int64_t base, std::int64_t begin,
+                                                                    std::int64_t end) noexcept {
     using F = Reducer<op, T>;
     auto best = F::identity();
     for (std::int64_t at = begin; at < end;) {
@@ -55,8 +58,9 @@ typename Reducer<op, T>::A place_of(const ReduceLaunch &launch, HostIndexFunctio
 
 // Reduces elements [begin, end) of one result.
 template <Op op, typename T>
-typename Reducer<op, T>::A reduce_range(const ReduceLaunch &launch, std::int64_t base, std::int64_t begin,
-                                        std::int64_t end) noexcept {
+[[gnu::noinline, gnu::noclone]] typename Reducer<op, T>::A reduce_range(const ReduceLaunch &launch,
+                                                                        std::int64_t base, std::int64_t begin,
+                                                                        std::int64_t end) noexcept {
     using F = Reducer<op, T>;
     using A = typename F::A;
     constexpr ElementType kOwn = ElementTypeOf<T>::value;
@@ -93,7 +97,7 @@ typename Reducer<op, T>::A reduce_range(const ReduceLaunch &launch, std::int64_t
             }
         }
         A sum = reduce_block<op>(block, n, first);
-        if (is_decided<op>(sum)) return sum;
+        if (is_decided<op>(sum, launch.op)) return sum;
         int level = 0;
         for (; (blocks >> level & 1U) != 0; ++level) sum = F::join(waiting[level], sum);
         waiting[level] = sum;
@@ -116,8 +120,8 @@ void join_pieces(typename F::A *parts, std::int64_t pieces, std::int64_t count) 
 
 // Results [begin, end), which lie beside each other in the input.
 template <Op op, typename T>
-void reduce_columns(const ReduceLaunch &launch, const Finish &finish, std::int64_t begin,
-                    std::int64_t end) noexcept {
+[[gnu::noinline, gnu::noclone]] void reduce_columns(const ReduceLaunch &launch, const Finish &finish,
+                                                    std::int64_t begin, std::int64_t end) noexcept {
     using F = Reducer<op, T>;
     using R = reduced_t<op, T>;
     auto *out = static_cast<R *>(launch.out);
@@ -138,7 +142,7 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
     using A = typename F::A;
     using R = reduced_t<op, T>;
     auto *out = static_cast<R *>(launch.out);
-    const Finish finish = finish_of(op, launch.reduced, launch.correction);
+    const Finish finish = finish_of(launch.op, launch.reduced, launch.correction);
     const bool in_columns = reduces_columns(op) && launch.reduced > 0 && lies_in_columns(launch);
     const std::int64_t group = in_columns && launch.kept <= kTile && launch.num_kept == 1 ? launch.kept : 1;
     const std::int64_t pieces = (launch.reduced - 1) / kPiece + 1;
@@ -193,16 +197,21 @@ void reduce_op(const ReduceLaunch &launch) noexcept {
 
 }  // namespace
 
+// Operations that differ in what becomes of the joined value are reduced by one of them.
 void run_reduction(const ReduceLaunch &launch) noexcept {
     switch (launch.op) {
-#define CUKERN_OP(id, kind, types, rule, doc)                                 \
-    case Op::id:                                                              \
-        if constexpr (is_reduction(Op::id)) return reduce_op<Op::id>(launch); \
-        break;
-#include "cukern/ops.def"
-#undef CUKERN_OP
-        case Op::copy:
-        case Op::clip: break;
+        case Op::sum:
+        case Op::mean: return reduce_op<Op::sum>(launch);
+        case Op::prod: return reduce_op<Op::prod>(launch);
+        case Op::var:
+        case Op::std: return reduce_op<Op::var>(launch);
+        case Op::max: return reduce_op<Op::max>(launch);
+        case Op::min: return reduce_op<Op::min>(launch);
+        case Op::any:
+        case Op::all: return reduce_op<Op::any>(launch);
+        case Op::argmax: return reduce_op<Op::argmax>(launch);
+        case Op::argmin: return reduce_op<Op::argmin>(launch);
+        default: break;
     }
 }
 

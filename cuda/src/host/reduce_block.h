@@ -63,6 +63,7 @@ typename F::A variance_of(const T *elements, std::int64_t n) noexcept {
         for (std::int64_t i = 0; i < n; ++i) distances[i] = F::part(elements[i], k) - all.pivot[k];
         for (std::int64_t i = n; i < padded; ++i) distances[i] = 0;
         for (std::int64_t i = 0; i < padded; i += 8)
+#pragma GCC unroll 8
             for (int j = 0; j < 8; ++j) sums[j] += distances[i + j];
         const auto total = [](const P(&of)[8]) {
             return ((of[0] + of[1]) + (of[2] + of[3])) + ((of[4] + of[5]) + (of[6] + of[7]));
@@ -70,6 +71,7 @@ typename F::A variance_of(const T *elements, std::int64_t n) noexcept {
         const P mean = total(sums) / all.count;
         for (std::int64_t i = 0; i < n; ++i) distances[i] -= mean;
         for (std::int64_t i = 0; i < padded; i += 8)
+#pragma GCC unroll 8
             for (int j = 0; j < 8; ++j) squares[j] += distances[i + j] * distances[i + j];
         all.mean[k] = mean;
         all.squares += total(squares);
@@ -82,13 +84,15 @@ template <Op op, typename T>
 typename Reducer<op, T>::A reduce_block(const T *elements, std::int64_t n, std::int64_t first) noexcept {
     using F = Reducer<op, T>;
     using A = typename F::A;
-    if constexpr (op == Op::var || op == Op::std) return variance_of<F>(elements, n);
+    if constexpr (op == Op::var) return variance_of<F>(elements, n);
     A sum = F::of(elements[0], first);
     std::int64_t i = 1;
     if (n >= 16) {
         A running[8];
+#pragma GCC unroll 8
         for (int j = 0; j < 8; ++j) running[j] = F::of(elements[j], first + j);
         for (i = 8; i + 8 <= n; i += 8)
+#pragma GCC unroll 8
             for (int j = 0; j < 8; ++j) running[j] = F::join(running[j], F::of(elements[i + j], first + i + j));
         sum = F::join(F::join(F::join(running[0], running[1]), F::join(running[2], running[3])),
                       F::join(F::join(running[4], running[5]), F::join(running[6], running[7])));
@@ -97,13 +101,11 @@ typename Reducer<op, T>::A reduce_block(const T *elements, std::int64_t n, std::
     return sum;
 }
 
-// Whether what comes later changes nothing any more.
+// Whether what comes later changes nothing any more: of any and all, which have one kind of partial results.
 template <Op op, typename A>
-constexpr bool is_decided(const A &sum) noexcept {
+constexpr bool is_decided(const A &sum, Op asked) noexcept {
     if constexpr (op == Op::any)
-        return (sum & Reducer<Op::any, Bool>::kNonzero) != 0;
-    else if constexpr (op == Op::all)
-        return (sum & Reducer<Op::any, Bool>::kZero) != 0;
+        return (sum & (asked == Op::any ? Reducer<op, Bool>::kNonzero : Reducer<op, Bool>::kZero)) != 0;
     else
         return false;
 }

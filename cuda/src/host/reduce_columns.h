@@ -12,13 +12,12 @@ constexpr std::int64_t kTile = 64;
 constexpr std::int64_t kGroup = 16;
 constexpr int kMostGroups = 40;  // as a power of two
 
-constexpr bool reduces_columns(Op op) noexcept { return op != Op::var && op != Op::std; }
+constexpr bool reduces_columns(Op op) noexcept { return op != Op::var; }
 
 // Whether results are taken by tiles: they lie beside each other in the input, and what is reduced does not.
 inline bool lies_in_columns(const ReduceLaunch &launch) noexcept {
     const int last = launch.num_kept - 1;
-    return reduces_columns(launch.op) && last >= 0 && launch.kept_strides[last] == 1 &&
-           launch.kept_shape[last] >= 4 &&
+    return last >= 0 && launch.kept_strides[last] == 1 && launch.kept_shape[last] >= 4 &&
            (launch.num_reduced == 0 || launch.reduced_strides[launch.num_reduced - 1] != 1);
 }
 
@@ -81,12 +80,13 @@ private:
 
 // Elements [begin, end) of `m` results beside each other, the first of which begins at `base`.
 template <Op op, typename T>
-void reduce_tile(const ReduceLaunch &launch, std::int64_t base, std::int64_t m, std::int64_t begin,
-                 std::int64_t end, typename Reducer<op, T>::A *out) noexcept {
+[[gnu::noinline, gnu::noclone]] void reduce_tile(const ReduceLaunch &launch, std::int64_t base, std::int64_t m,
+                                                 std::int64_t begin, std::int64_t end,
+                                                 typename Reducer<op, T>::A *out) noexcept {
     using F = Reducer<op, T>;
     using A = typename F::A;
     TileRows<op, T> rows(launch, base, m, begin);
-    if constexpr ((op != Op::sum && op != Op::mean) || std::is_integral_v<A>) {
+    if constexpr (op != Op::sum || std::is_integral_v<A>) {
         rows.reduce(end, out);
     } else {
         A waiting[kMostGroups][kTile];  // of 1, 2, 4, ... groups, where `groups` has a bit
