@@ -137,7 +137,8 @@ def _command(build: Compilation, source: Path, extra: list[str]) -> list[str]:
         return [*command, "-Xcompiler=" + ",".join(host), *includes]
     # Python's functions are called without the procedure linkage table: a tenth of a call's time.
     level = "-O3" if any(source.is_relative_to(ROOT / folder) for folder in FAST) else "-O2"
-    levels = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"] if source in LOOPS else [level]
+    loops = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-fno-ipa-cp"]
+    levels = loops if source in LOOPS else [level]
     command = [*build.cxx, "-std=c++17", *levels, "-fPIC", "-fvisibility=hidden", "-fno-plt", *WARNINGS, *includes]
     command += ["-Werror"] if werror else []
     command += ["-isystem", str(build.toolkit.include)] if build.toolkit else []

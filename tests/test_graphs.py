@@ -98,12 +98,14 @@ class TestCalls:
         call(x)  # loads what is loaded once
         with cukern.capture() as graph:
             y = call(x)
-        before = cukern.counters()["launches"]
         for seed in (5, 6):
             x[...] = values(seed=seed)
+            if y.size > 0:
+                y.fill(99)
+            before = cukern.counters()["launches"]
             graph.launch()
+            assert cukern.counters()["launches"] == before + 1
             holds(y, cukern.asnumpy(call(x)))
-        assert cukern.counters()["launches"] > before
 
     def test_nothing_runs_meanwhile(self) -> None:
         x, out = cukern.asarray(values()), cukern.zeros(SIZE, dtype="float32")
@@ -149,6 +151,68 @@ class TestCalls:
             graph.launch()
             holds(c, 3 * values(seed=seed) + 1)
 
+    def test_a_stream_that_joins_and_has_used_the_arrays_before(self) -> None:
+        x, out = cukern.asarray(values(50_000)), cukern.zeros(50_000, dtype="float32")
+        main, side = cukern.Stream(), cukern.Stream()
+        cukern.add(x, 1, out=out, stream=side)
+        with cukern.capture() as inner:
+            cukern.multiply(out, 2, out=out)
+        inner.launch(side)
+        with cukern.capture() as graph:
+            main = cukern.current_stream()
+            side.wait_event(main.record(cukern.Event(timing=False)))
+            cukern.add(x, 1, out=out, stream=side)
+            inner.launch(side)
+            main.wait_event(side.record(cukern.Event(timing=False)))
+        del x, inner
+        others = [cukern.full(50_000, -1, dtype="float32") for _ in range(8)]
+        for stream in (None, cukern.Stream()):
+            out.fill(0)
+            graph.launch(stream)
+            holds(out, 2 * (values(50_000) + 1))
+        del others, side, main
+
+    def test_branches_share_no_memory(self) -> None:
+        n = 100_000
+        x, out = cukern.asarray(values(n)), cukern.zeros(n, dtype="float32")
+        with cukern.capture() as graph:
+            main, side = cukern.current_stream(), cukern.Stream()
+            y = x + 1
+            place = y.__cuda_array_interface__["data"][0]
+            y = cukern.add(x, 1, out=cukern.empty(n, "float32"))
+            used_by_side = _cukern._address(y)
+            side.wait_event(main.record(cukern.Event(timing=False)))
+            cukern.add(y, 1, out=out, stream=side)
+            del y
+            z = [x * 2 for _ in range(4)]
+            main.wait_event(side.record(cukern.Event(timing=False)))
+            del side
+        assert used_by_side not in {_cukern._address(each) for each in z}
+        assert place not in {_cukern._address(each) for each in z}  # which was lent
+        graph.launch()
+        holds(out, values(n) + 2)
+        for each in z:
+            holds(each, values(n) * 2)
+
+    def test_captures_of_products_in_a_loop(self) -> None:
+        a = cukern.asarray(values((128, 128)))
+        for n in range(20):
+            with cukern.capture() as graph:
+                y = cukern.matmul_cublas(a, a)
+                y = cukern.matmul_cublas(y, a)
+            graph.launch(cukern.Stream() if n % 2 else None)
+        holds(y, cukern.asnumpy(cukern.matmul_cublas(cukern.matmul_cublas(a, a), a)))
+        streams = [cukern.Stream() for _ in range(20)]
+        with cukern.capture() as graph:
+            y = cukern.matmul_cublas(a, a)
+            with cukern.Stream() as other:
+                for stream in streams:
+                    cukern.matmul_cublas(a, a, stream=stream)
+                del stream, streams, other
+                gc.collect()
+        graph.launch()
+        holds(y, cukern.asnumpy(cukern.matmul_cublas(a, a)))
+
     def test_another_stream_runs_at_once(self) -> None:
         x, out = cukern.asarray(values()), cukern.zeros(SIZE, dtype="float32")
         side = cukern.Stream()
@@ -167,6 +231,15 @@ class TestCalls:
         with cukern.capture() as graph:
             y = x + 1
             y *= 2
+        with cukern.capture() as failed:
+            z = x + 1
+            for look in (z.tolist, z[0].item, lambda: bool(z[0] > 1), lambda: np.asarray(z)):
+                with pytest.raises(RuntimeError, match="captured"):
+                    look()
+            with pytest.raises(RuntimeError, match="captured"):
+                x[...] = values(seed=2)
+            assert x.tolist() == values().tolist()  # which the graph reads
+        del failed
         assert y.memory == memory
         graph.launch()
         holds(y, 2 * (values() + 1))
@@ -416,6 +489,29 @@ class TestOtherLibraries:
         graph.launch()
         holds(y, np.full(SIZE, 6))
 
+    def test_libraries_on_the_same_stream_at_first(self) -> None:
+        torch, cupy = bring("torch"), bring("cupy")
+        x, y = torch.zeros(SIZE, device="cuda"), cupy.zeros(SIZE, "float32")
+        out = cukern.zeros(SIZE, dtype="float32")
+        with cukern.capture() as graph:
+            cukern.add(x, 1, out=out)
+            cukern.add(y, out, out=out)
+        with cupy.cuda.Stream(non_blocking=True) as side:
+            keep_busy(side.ptr)
+            y.fill(5)
+            graph.launch()
+            y.fill(7)  # after the launch
+        holds(out, np.full(SIZE, 6))
+
+    def test_a_tensor_that_requires_gradients_later(self) -> None:
+        torch = bring("torch")
+        x, out = torch.ones(SIZE, device="cuda"), cukern.zeros(SIZE, dtype="float32")
+        with cukern.capture() as graph:
+            cukern.add(x, 1, out=out)
+        x.requires_grad_()
+        graph.launch()
+        holds(out, np.full(SIZE, 2))
+
     def test_exports_meanwhile(self) -> None:
         torch, cupy = bring("torch"), bring("cupy")
         x = cukern.asarray(values())
@@ -423,7 +519,11 @@ class TestOtherLibraries:
             y = x + 1
             views = [torch.from_dlpack(y), cupy.asarray(y)]
             z = y + 1
-        graph.launch()
+        side = cukern.Stream()
+        keep_busy(side.ptr)
+        x.fill(1, stream=side)
+        x[...] = values()
+        graph.launch(side)
         cukern.synchronize()
         for view in views:
             np.testing.assert_array_equal(view.cpu().numpy() if hasattr(view, "cpu") else view.get(), values() + 1)
@@ -431,9 +531,11 @@ class TestOtherLibraries:
 
     def test_captured_by_torch(self) -> None:
         torch = bring("torch")
-        x = cukern.asarray(values())
+        x, tensor = cukern.asarray(values()), torch.zeros(SIZE, device="cuda")
         with cukern.capture() as graph:
-            y = x + 1
+            y = x + cukern.asarray(tensor)
+            cukern.add(y, 1, out=y)
+            cukern.add(tensor, 0, out=tensor)
         out = torch.zeros(SIZE, device="cuda")
         theirs = torch.cuda.CUDAGraph()
         with torch.cuda.graph(theirs):
@@ -458,6 +560,9 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
     "a wait for the stream": lambda x: cukern.current_stream().synchronize(),
     "whether it is done": lambda x: cukern.current_stream().done,
     "a wait for the device": lambda x: cukern.synchronize(),
+    "a wait for an event": lambda x: cukern.current_stream().record().synchronize(),
+    "whether an event is done": lambda x: cukern.current_stream().record().done,
+    "the time between events": lambda x: cukern.current_stream().record() - cukern.current_stream().record(),
 }
 
 
@@ -503,11 +608,14 @@ class TestErrors:
 
     def test_a_capture_that_is_dropped(self) -> None:
         x = cukern.asarray(values())
+        before = cukern.current_stream()
         graph = cukern.capture()
         graph.__enter__()
         x + 1
+        assert cukern.current_stream() != before
         del graph
         gc.collect()
+        assert cukern.current_stream() == before
         cukern.synchronize()
         graph = cukern.capture()
         graph.__enter__()
@@ -626,6 +734,31 @@ class TestThreads:
         assert all(results)
         graph.launch()
         holds(z, values() + 2)
+
+    def test_two_threads_leave_one_block(self) -> None:
+        x = cukern.asarray(values())
+        for _ in range(20):
+            graph = cukern.capture()
+            graph.__enter__()
+            for _ in range(50):
+                y = x + 1
+            failed: list[Exception] = []
+
+            def leave(graph: Any = graph, failed: list[Exception] = failed) -> None:
+                try:
+                    graph.__exit__(None, None, None)
+                except RuntimeError as error:
+                    failed.append(error)
+
+            threads = [threading.Thread(target=leave) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(failed) == 1
+            if "ready" in repr(graph):
+                graph.launch()
+                holds(y, values() + 1)
 
     def test_graphs_of_several_threads(self) -> None:
         failures: list[BaseException] = []

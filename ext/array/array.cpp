@@ -122,10 +122,10 @@ PyRef new_array(const ModuleState &state, const char *function, MemoryKind kind,
                          text.get());
         return {};
     }
+    release_finished();  // which may run code of Python
     bool capturing = false;
     Status status = stream_is_capturing(stream, &capturing);
-    Graph *const graph = capturing ? Graph::captured_on(stream) : nullptr;
-    if (status == CUKERN_OK && capturing && graph == nullptr) {
+    if (status == CUKERN_OK && capturing && Graph::captured_on(stream) == nullptr) {
         PyErr_Format(PyExc_RuntimeError,
                      "%s: the stream is being captured, and a new array's memory would be used again after the "
                      "capture; make the array before it and pass it as out=",
@@ -133,13 +133,13 @@ PyRef new_array(const ModuleState &state, const char *function, MemoryKind kind,
         return {};
     }
     Storage *storage = nullptr;
-    release_finished();
     const auto size = static_cast<std::size_t>(bytes);
     const auto from_driver = [&] {
+        Graph *const graph = Graph::captured_on(stream);  // which a collection of garbage may have ended
         return graph != nullptr ? graph->allocate(kind, size, stream, &storage)
                                 : allocate_from_driver(kind, size, stream, &storage);
     };
-    if (status == CUKERN_OK && graph == nullptr) status = Storage::allocate(kind, size, stream, true, &storage);
+    if (status == CUKERN_OK && !capturing) status = Storage::allocate(kind, size, stream, true, &storage);
     if (status == CUKERN_OK && storage == nullptr) status = from_driver();
     if (status == CUKERN_OUT_OF_MEMORY && collect_garbage()) status = from_driver();
     if (status != CUKERN_OK) {

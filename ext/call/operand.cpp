@@ -220,7 +220,7 @@ bool Operand::read_by_record(const ArgumentInfo &argument, PyObject *object, con
         access_.storage = array_of(array.own)->storage;  // which orders the work on an Array that is lent
         access_.storage->record_returned();
     }
-    access_.object = object;
+    access_.set_object(object, family_ == Family::cuda ? object : static_cast<void *>(Py_TYPE(object)));
     if (!array.reused_in_order) access_.holder = keeper_ ? keeper_.get() : object;
     access_.view.type = array.type;
     writable_ = !array.read_only;
@@ -252,7 +252,7 @@ bool Operand::take_fresh(const ArgumentInfo &argument, PyObject *object, const F
     family_ = like.family_;
     writable_ = true;
     access_.location = like.access_.location;
-    access_.object = object;
+    access_.set_object(object, like.access_.library);
     access_.has_producer = like.access_.has_producer;
     access_.producer = like.access_.producer;
     access_.view.type = array.type;

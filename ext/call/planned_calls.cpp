@@ -177,7 +177,7 @@ bool launch_ordered(const ModuleState &state, const PlannedCall &call, Array *co
                     const StreamRef &stream) noexcept {
     const char *function = info(call.op).name;
     void *data[kMostArrays];
-    bool is_ordered = true;  // by the stream itself
+    bool is_ordered = !any_graph_captured();  // by the stream itself
     for (int i = 0; i < num_arrays; ++i) {
         is_ordered = is_ordered && arrays[i]->storage->is_used_on(stream);
         data[i] = arrays[i]->data;

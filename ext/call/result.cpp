@@ -173,7 +173,7 @@ namespace {
 bool refuse_captured(const Request &request, const Operand &host) noexcept {
     HeldStream stream;
     bool is_active = false;
-    if (!Graph::any_captured()) return true;
+    if (!any_graph_captured()) return true;
     if (!active_stream(request.state, &stream, &is_active)) return false;
     if (!is_active || Graph::captured_on(stream) == nullptr) return true;
     PyErr_Format(

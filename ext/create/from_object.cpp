@@ -157,9 +157,9 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *const *values, Py_ssize
     if (is_capsule) {
         ImportStream consumer;
         consumer.is_named = is_given(options.stream);
-        if (!stream_for_new(state, "from_dlpack", nullptr, options.stream, &consumer.stream) ||
-            !read_capsule(argument, object, CapsuleUse::array, &consumer, &foreign))
-            return nullptr;
+        if (!stream_for_new(state, "from_dlpack", nullptr, options.stream, &consumer.stream)) return nullptr;
+        if (leave_graph(&consumer.stream)) consumer.is_named = false;
+        if (!read_capsule(argument, object, CapsuleUse::array, &consumer, &foreign)) return nullptr;
         foreign.producer = consumer.stream;
     } else {
         HeldRecord record;

@@ -20,7 +20,7 @@
 namespace cukern::py {
 namespace {
 
-enum class Stage { fresh, captured, ready, failed };
+enum class Stage { fresh, captured, ending, ready, failed };
 
 struct GraphObject {
     PyObject_HEAD Graph *graph;  // owned; null before the block and after a failure
@@ -51,6 +51,9 @@ PyObject *capture_method(PyObject *module, PyObject *const *values, Py_ssize_t c
 // Gives up what was captured.
 void drop(GraphObject *self, Stage stage) noexcept {
     self->stage = stage;
+    if (self->stream != nullptr)  // a block that was not left is active no more
+        for (WithBlock *block = as_stream(self->stream)->blocks; block != nullptr; block = block->next)
+            block->is_void = true;
     Py_CLEAR(self->stream);
     delete std::exchange(self->graph, nullptr);
 }
@@ -96,6 +99,7 @@ PyObject *graph_exit(PyObject *object, PyObject *arguments) {
         return left ? PyRef::borrow(Py_None).release() : nullptr;
     }
     Graph *const graph = self->graph;
+    self->stage = Stage::ending;  // for other threads, which run meanwhile
     graph->leave();
     Status status = CUKERN_OK;
     {
@@ -117,7 +121,7 @@ bool check_ready(const char *function, const GraphObject *self) noexcept {
     if (self->stage == Stage::ready) return true;
     PyErr_Format(PyExc_RuntimeError, "%s: %s", function,
                  self->stage == Stage::fresh ? "nothing has been captured yet: with cukern.capture() as graph: ..."
-                 : self->stage == Stage::captured
+                 : self->stage != Stage::failed
                      ? "the graph is being captured; wait for the end of the 'with' block"
                      : "the capture ended with an error, and the graph holds nothing");
     return false;
@@ -139,15 +143,13 @@ public:
         if (!consumer_of(request, reading)) return false;
         for (const Graph::Producer &producer : producers) {
             auto *const object = static_cast<PyObject *>(producer.object);
-            Operand operand;
-            if (!operand.read_address({request.state, request.function, "an array of the graph"}, object, reading))
-                return false;
-            if (!operand.access().has_producer) continue;
-            streams_[count_] = operand.access().producer;
+            bool has_stream = false;
+            if (!find_stream(request, object, producer.stream.device, reading, &has_stream)) return false;
+            if (!has_stream) continue;
             TrackedView &view = views_[count_];
             view.has_producer = true;
             view.producer = streams_[count_];
-            view.object = object;
+            view.set_object(object, producer.library);
             ++count_;
         }
         return true;
@@ -158,6 +160,27 @@ public:
     const TrackedView *end() const noexcept { return views_.get() + count_; }
 
 private:
+    // Of an array, into streams_[count_].
+    bool find_stream(const Request &request, PyObject *object, int device, ReadContext &reading,
+                     bool *has_stream) noexcept {
+        const TypeRecord *record = known_foreign(request.state, object);
+        if (record != nullptr && record->is_torch) {  // whose stream is not the tensor's
+            void *handle = nullptr;
+            StreamRef stream;
+            if (!current_stream_of(*record, device, &handle)) return PyErr_Occurred() == nullptr;
+            const Status status = stream_ref(handle, device, &stream);
+            streams_[count_] = stream;
+            *has_stream = true;
+            return status == CUKERN_OK || raise_failure(request.state, request.function, status);
+        }
+        Operand operand;
+        if (!operand.read_address({request.state, request.function, "an array of the graph"}, object, reading))
+            return false;
+        *has_stream = operand.access().has_producer;
+        streams_[count_] = operand.access().producer;
+        return true;
+    }
+
     std::unique_ptr<TrackedView[]> views_;
     std::unique_ptr<HeldStream[]> streams_;
     int count_ = 0;
@@ -165,10 +188,13 @@ private:
 
 // What was ordered on a stream while calls were captured, which lives still.
 bool wait_for_captured(const ModuleState &state, const Graph &graph, const StreamRef &stream) noexcept {
-    if (Graph::captured_on(stream) != nullptr) return true;
+    bool capturing = false;
+    Status status = stream_is_capturing(stream, &capturing);
+    if (status != CUKERN_OK) return raise_failure(state, "launch", status);
+    if (capturing) return true;  // a graph waits for nothing outside it
     for (const Graph::Producer &producer : graph.producers()) {
         if (!has_lasting_id(producer.stream)) continue;
-        const Status status = stream_wait_stream(stream, producer.stream);
+        status = stream_wait_stream(stream, producer.stream);
         if (status != CUKERN_OK) return raise_failure(state, "launch", status);
     }
     return true;
@@ -216,7 +242,7 @@ PyObject *graph_debug_dot(PyObject *object, PyObject *path) {
 }
 
 PyObject *graph_repr(PyObject *object) {
-    constexpr const char *kStages[] = {"not captured yet", "being captured", "ready", "failed"};
+    constexpr const char *kStages[] = {"not captured yet", "being captured", "being captured", "ready", "failed"};
     const GraphObject *const self = as_graph(object);
     return PyUnicode_FromFormat("<cukern.Graph of device %d: %s>", self->device,
                                 kStages[static_cast<int>(self->stage)]);

@@ -242,7 +242,7 @@ bool KernelArguments::record_tensors(const StreamRef &stream) const noexcept {
     for (int i = 0; i < count_; ++i) {
         if (!arrays_[i].is_tensor) continue;
         TrackedView tensor = tensors_;
-        tensor.object = objects_[i];
+        tensor.set_object(objects_[i], Py_TYPE(objects_[i]));
         succeeded = record_use(state_, function_, tensor, stream, true) && succeeded;
     }
     return succeeded;

@@ -71,15 +71,14 @@ PyObject *repeat_call(PyObject *module, PyObject *const *values, Py_ssize_t give
     const PyRef found = key ? PyRef::borrow(PyDict_GetItemWithError(values[0], key.get())) : PyRef();
     if (!found) return PyErr_Occurred() != nullptr ? nullptr : PyRef::borrow(Py_None).release();
     const Repeated repeated(found.get());
+    if (PyTuple_Size(args) + PyTuple_Size(repeated.elements) + PyTuple_Size(repeated.constants) > kMostArguments)
+        return PyRef::borrow(Py_None).release();
     const PyRef outputs = make_outputs(state, repeated);
     if (!outputs) return nullptr;
     PyObject *objects[kMostArguments];
     Py_ssize_t count = 0;
-    for (PyObject *part : {args, outputs.get(), repeated.constants}) {
-        const Py_ssize_t size = PyTuple_Size(part);
-        if (count + size > kMostArguments) return PyRef::borrow(Py_None).release();
-        for (Py_ssize_t i = 0; i < size; ++i) objects[count++] = PyTuple_GetItem(part, i);
-    }
+    for (PyObject *part : {args, outputs.get(), repeated.constants})
+        for (Py_ssize_t i = 0; i < PyTuple_Size(part); ++i) objects[count++] = PyTuple_GetItem(part, i);
     if (!launch_by(state, repeated.launcher, objects, count)) return nullptr;
     return PyTuple_Size(repeated.elements) > 0 ? PyRef::borrow(outputs.get()).release()
                                                : PyTuple_GetSlice(args, inputs, PyTuple_Size(args));

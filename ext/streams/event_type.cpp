@@ -53,7 +53,7 @@ PyObject *event_record_method(PyObject *self, PyObject *args) {
                      stream->device, event->event.device);
         return nullptr;
     }
-    const Status status = event_record(event->event, stream);
+    const Status status = event_record(&event->event, stream);
     event->recorded = event->recorded || status == CUKERN_OK;
     return done(state, "record", status);
 }

@@ -70,8 +70,9 @@ Status note_in_graph(Graph &graph, const TrackedView &access) noexcept {
         if (is_new) (void)held.release();
         if (status != CUKERN_OK) return status;
     }
-    return access.has_producer && access.object != nullptr ? graph.note_producer(access.producer, access.object)
-                                                           : CUKERN_OK;
+    return access.has_producer && access.object != nullptr
+               ? graph.note_producer(access.producer, access.library, access.object)
+               : CUKERN_OK;
 }
 
 Status record_work(const TrackedView &access, const StreamRef &stream) noexcept {
@@ -100,7 +101,17 @@ bool record_foreign_use(const ModuleState &state, const char *function, const Tr
     return false;
 }
 
+bool is_noted_in_graph(const Storage *storage) noexcept { return Graph::is_noted(*storage, true); }
+
 bool wait_for_host(const ModuleState &state, const char *function, Storage *storage, bool write) noexcept {
+    if (Graph::is_noted(*storage, write)) {
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "%s: the memory is used by a graph that is being captured, and holds what is computed only when "
+            "the graph is launched",
+            function);
+        return false;
+    }
     // Another thread may launch more while the GIL is given up; each wait is for what was there before it.
     bool done = false;
     while (!done) {

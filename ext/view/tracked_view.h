@@ -16,9 +16,15 @@ struct TrackedView {
     Storage *storage = nullptr;  // of an Array; null for other libraries' memory and for the host's own
     bool has_producer = false;   // the library tells on which stream it works
     StreamRef producer;
-    PyObject *holder = nullptr;  // keeps the memory, and must until work on it is done
-    PyObject *object = nullptr;  // another library's array, which tells on which stream the library works
-    const char *name = "";       // the argument, for messages
+    PyObject *holder = nullptr;     // keeps the memory, and must until work on it is done
+    PyObject *object = nullptr;     // another library's array, which tells on which stream the library works
+    const void *library = nullptr;  // what stands for all arrays that tell of one stream
+    const char *name = "";          // the argument, for messages
+
+    void set_object(PyObject *array, const void *telling) noexcept {
+        object = array;
+        library = telling;
+    }
 };
 
 // A shape, in the order of an array's dimensions.
@@ -55,13 +61,16 @@ inline bool record_use(const ModuleState &state, const char *function, const Tra
     return status == CUKERN_OK || raise_failure(state, function, status);
 }
 
-// Waits until the host may read (or write) the memory; without the GIL where it has to.
+// Waits until the host may read (or write) the memory; without the GIL where it has to. RuntimeError while a graph
+// is being captured that writes (or uses) it.
 bool wait_for_host(const ModuleState &state, const char *function, Storage *storage, bool write) noexcept;
+
+bool is_noted_in_graph(const Storage *storage) noexcept;
 
 // After a launch that writes: where a buffer of the memory is exported right now, the host sees it at any time.
 // (That it does not write while a launch reads is left to the caller, as with all pinned memory.)
 inline bool wait_if_exported(const ModuleState &state, const char *function, const TrackedView &access) noexcept {
-    return access.storage == nullptr || access.storage->exports() == 0 ||
+    return access.storage == nullptr || access.storage->exports() == 0 || is_noted_in_graph(access.storage) ||
            wait_for_host(state, function, access.storage, false);
 }
 

@@ -117,7 +117,8 @@ public:
 
     // Records that work enqueued on `stream` reads or writes this memory.
     Status record_use(const StreamRef &stream, bool write) noexcept {
-        if (!is_used_on(stream)) return record_use_slow(stream, write);
+        // A stream that has joined a capture may have used it before.
+        if (!is_used_on(stream) || any_graph_captured()) return record_use_slow(stream, write);
         record_again(write);
         return CUKERN_OK;
     }
@@ -203,7 +204,8 @@ private:
     void *owner_ = nullptr;
     // Of the graph that has noted the memory last: twice its number, and 1 where it is written to.
     std::uint64_t note_ = 0;
-    int notes_ = 0;  // that it has made, each of which holds a reference
+    int notes_ = 0;                 // that it has made, each of which holds a reference
+    bool noted_elsewhere_ = false;  // for work on another stream than that of its free list
 };
 
 // Calls `release(owner)` when what `stream` has been given so far is done: by release_finished().

@@ -22,6 +22,10 @@ inline bool is_legacy(Stream stream) noexcept { return reinterpret_cast<std::uin
 
 struct StreamRef;
 
+// How many graphs of ours are being captured (cukern/graph.h). Most calls ask for no more.
+inline std::atomic<int> g_captured_graphs{0};
+inline bool any_graph_captured() noexcept { return g_captured_graphs.load(std::memory_order_relaxed) != 0; }
+
 // A stream of our own: it lives while a Python object, an array's memory or a use of one refers to it.
 class OwnedStream {
 public:
@@ -37,9 +41,13 @@ public:
     std::uint64_t id() const noexcept { return id_; }
     StreamRef ref() noexcept;
 
+    // Destroys what was given up while a graph was being captured, which the end of a stream may end.
+    static void destroy_deferred() noexcept;
+
 private:
     OwnedStream() noexcept = default;
     ~OwnedStream() = default;
+    void destroy() noexcept;
 
     std::atomic<int> references_{1};
     Stream handle_ = nullptr;
@@ -102,10 +110,11 @@ struct EventRef {
     int device = 0;
     int generation = 0;
     Context *context = nullptr;
+    std::uint64_t graph = 0;  // the number of the graph that it was recorded in last; 0: in none
 };
 Status event_create(int device, bool timing, EventRef *out) noexcept;
 void event_destroy(const EventRef &event) noexcept;
-Status event_record(const EventRef &event, const StreamRef &stream) noexcept;
+Status event_record(EventRef *event, const StreamRef &stream) noexcept;
 Status event_wait(const StreamRef &stream, const EventRef &event) noexcept;
 Status event_synchronize(const EventRef &event) noexcept;
 Status event_done(const EventRef &event, bool *done) noexcept;

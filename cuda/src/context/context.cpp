@@ -30,6 +30,7 @@ std::atomic<int> g_generation{0};
 // stays active, and says through ready() that it is of no use; else the child starts anew.
 void start_anew() noexcept {
     g_generation.fetch_add(1, std::memory_order_relaxed);
+    g_captured_graphs.store(0, std::memory_order_relaxed);  // they are the parent's
     Globals *parent = g_globals.load(std::memory_order_relaxed);
     if (parent == nullptr || parent->contexts[static_cast<int>(Backend::cuda)] != nullptr) return;
     g_globals.store(nullptr, std::memory_order_relaxed);

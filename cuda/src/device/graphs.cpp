@@ -74,6 +74,8 @@ public:
         std::size_t count = 0;
         const cudaError_t error = capture_info(native(stream), &status, &outer, &before, &count);
         CUKERN_TRY(check(error, "cudaStreamGetCaptureInfo"));
+        if (status != cudaStreamCaptureStatusActive)
+            return fail(CUKERN_CAPTURING, "the stream's capture has been invalidated by an earlier error");
         cudaGraphNode_t node = nullptr;
         CUKERN_TRY(check(cudaGraphAddChildGraphNode(&node, outer, before, count, native_graph(graph)),
                          "cudaGraphAddChildGraphNode"));

@@ -128,7 +128,7 @@ void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int
         }
         if (loop.function != nullptr) {
             LoopRun packed{{}, run.in_strides, kOperands - 1, sizeof(T), run.out, sizeof(result_t<op, T>)};
-            std::copy(run.in, run.in + kOperands - 1, packed.inputs);
+            for (int i = 0; i < kOperands - 1; ++i) packed.inputs[i] = reinterpret_cast<const char *>(run.in[i]);
             call_loop(loop, packed, n);
         } else {
             compute_run<op, T>(run, n);

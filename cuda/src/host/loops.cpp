@@ -29,7 +29,7 @@ void host::call_loop(const HostLoop &loop, const LoopRun &run, std::int64_t n) n
     char *data[kMaxOperands];
     std::intptr_t strides[kMaxOperands];
     for (int i = 0; i < run.num_inputs; ++i) {
-        data[i] = static_cast<char *>(const_cast<void *>(run.inputs[i]));
+        data[i] = const_cast<char *>(run.inputs[i]);
         strides[i] = static_cast<std::intptr_t>(run.strides[i]) * static_cast<std::intptr_t>(run.input_size);
     }
     data[run.num_inputs] = static_cast<char *>(run.out);

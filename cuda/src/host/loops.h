@@ -23,7 +23,7 @@ constexpr bool bits_depend_on_strides(Op op, ElementType type) noexcept {
 
 // What a loop goes over: inputs of one size with strides in elements, and packed results.
 struct LoopRun {
-    const void *inputs[kMaxInputs];
+    const char *inputs[kMaxInputs];
     const std::int64_t *strides;
     int num_inputs;
     std::size_t input_size;

@@ -21,14 +21,18 @@ constexpr std::int64_t kGrain = 16384;  // elements below which a second thread 
 
 // The largest or least of one result's elements, by another library's loop.
 template <Op op, typename T>
-[[gnu::noinline, gnu::noclone]] typename Reducer<op, T>::A extreme_of(const ReduceLaunch &launch,
-                                                                      const HostLoop &loop, Walk walk,
-                                                                      std::int64_t base, std::int64_t n) noexcept {
-    T value = *static_cast<const T *>(element_at(launch, base + walk.offset));
+[[gnu::noinline]] typename Reducer<op, T>::A extreme_of(const ReduceLaunch &launch, const HostLoop &loop,
+                                                        Walk walk, std::int64_t base, std::int64_t n) noexcept {
+    T value = *reinterpret_cast<const T *>(element_at(launch, base + walk.offset));
     while (n > 0) {
         const std::int64_t part = std::min(walk.run(), n);
         const std::int64_t strides[] = {0, walk.stride()};
-        const LoopRun run{{&value, element_at(launch, base + walk.offset)}, strides, 2, sizeof(T), &value, 0};
+        const LoopRun run{{reinterpret_cast<const char *>(&value), element_at(launch, base + walk.offset)},
+                          strides,
+                          2,
+                          sizeof(T),
+                          &value,
+                          0};
         call_loop(loop, run, part);
         walk.advance(part);
         n -= part;
@@ -38,15 +42,14 @@ template <Op op, typename T>
 
 // The place of the largest or least of one result's elements, by another library's function for packed ones.
 template <Op op, typename T>
-[[gnu::noinline, gnu::noclone]] typename Reducer<op, T>::A place_of(const ReduceLaunch &launch,
-                                                                    HostIndexFunction function, Walk walk,
-                                                                    std::int64_t base, std::int64_t begin,
-                                                                    std::int64_t end) noexcept {
+[[gnu::noinline]] typename Reducer<op, T>::A place_of(const ReduceLaunch &launch, HostIndexFunction function,
+                                                      Walk walk, std::int64_t base, std::int64_t begin,
+                                                      std::int64_t end) noexcept {
     using F = Reducer<op, T>;
     auto best = F::identity();
     for (std::int64_t at = begin; at < end;) {
         const std::int64_t part = std::min(walk.run(), end - at);
-        const auto *elements = static_cast<const T *>(element_at(launch, base + walk.offset));
+        const auto *elements = reinterpret_cast<const T *>(element_at(launch, base + walk.offset));
         std::intptr_t index = 0;
         function(const_cast<T *>(elements), part, &index, nullptr);
         best = F::join_later(best, F::of(elements[index], at + index));
@@ -58,9 +61,8 @@ template <Op op, typename T>
 
 // Reduces elements [begin, end) of one result.
 template <Op op, typename T>
-[[gnu::noinline, gnu::noclone]] typename Reducer<op, T>::A reduce_range(const ReduceLaunch &launch,
-                                                                        std::int64_t base, std::int64_t begin,
-                                                                        std::int64_t end) noexcept {
+[[gnu::noinline]] typename Reducer<op, T>::A reduce_range(const ReduceLaunch &launch, std::int64_t base,
+                                                          std::int64_t begin, std::int64_t end) noexcept {
     using F = Reducer<op, T>;
     using A = typename F::A;
     constexpr ElementType kOwn = ElementTypeOf<T>::value;
@@ -81,9 +83,9 @@ template <Op op, typename T>
     for (std::int64_t at = begin; at < end;) {
         const std::int64_t first = at;
         const T *block = elements;
-        std::int64_t n = std::min<std::int64_t>({walk.run(), kBlock, end - at});
+        auto n = std::min<std::int64_t>({walk.run(), kBlock, end - at});
         if (is_own && walk.stride() == 1 && (n >= kBlock / 2 || n == end - at)) {
-            block = static_cast<const T *>(element_at(launch, base + walk.offset));
+            block = reinterpret_cast<const T *>(element_at(launch, base + walk.offset));
             walk.advance(n);
             at += n;
         } else {
@@ -120,8 +122,8 @@ void join_pieces(typename F::A *parts, std::int64_t pieces, std::int64_t count) 
 
 // Results [begin, end), which lie beside each other in the input.
 template <Op op, typename T>
-[[gnu::noinline, gnu::noclone]] void reduce_columns(const ReduceLaunch &launch, const Finish &finish,
-                                                    std::int64_t begin, std::int64_t end) noexcept {
+[[gnu::noinline]] void reduce_columns(const ReduceLaunch &launch, const Finish &finish, std::int64_t begin,
+                                      std::int64_t end) noexcept {
     using F = Reducer<op, T>;
     using R = reduced_t<op, T>;
     auto *out = static_cast<R *>(launch.out);

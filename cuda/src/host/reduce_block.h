@@ -44,7 +44,7 @@ private:
     std::int64_t index_[kMaxDims];
 };
 
-inline const void *element_at(const ReduceLaunch &launch, std::int64_t offset) noexcept {
+inline const char *element_at(const ReduceLaunch &launch, std::int64_t offset) noexcept {
     return static_cast<const char *>(launch.in) + offset * size_of(launch.type);
 }
 

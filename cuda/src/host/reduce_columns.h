@@ -53,10 +53,10 @@ public:
 
 private:
     const T *next() noexcept {
-        const void *row = element_at(launch_, base_ + walk_.offset);
+        const char *row = element_at(launch_, base_ + walk_.offset);
         walk_.advance(1);
         ++at_;
-        if (launch_.type == ElementTypeOf<T>::value) return static_cast<const T *>(row);
+        if (launch_.type == ElementTypeOf<T>::value) return reinterpret_cast<const T *>(row);
         cast_of(launch_.type, ElementTypeOf<T>::value)(row, 1, row_, 1, m_);
         return row_;
     }
@@ -65,7 +65,15 @@ private:
         T values[kTile];
         std::copy_n(next(), m_, values);
         constexpr std::int64_t kPacked[] = {1, 1};
-        while (at_ < end) call_loop(loop_, {{values, next()}, kPacked, 2, sizeof(T), values, sizeof(T)}, m_);
+        while (at_ < end)
+            call_loop(loop_,
+                      {{reinterpret_cast<const char *>(values), reinterpret_cast<const char *>(next())},
+                       kPacked,
+                       2,
+                       sizeof(T),
+                       values,
+                       sizeof(T)},
+                      m_);
         for (std::int64_t k = 0; k < m_; ++k) sums[k] = F::of(values[k], 0);
     }
 
@@ -80,9 +88,9 @@ private:
 
 // Elements [begin, end) of `m` results beside each other, the first of which begins at `base`.
 template <Op op, typename T>
-[[gnu::noinline, gnu::noclone]] void reduce_tile(const ReduceLaunch &launch, std::int64_t base, std::int64_t m,
-                                                 std::int64_t begin, std::int64_t end,
-                                                 typename Reducer<op, T>::A *out) noexcept {
+[[gnu::noinline]] void reduce_tile(const ReduceLaunch &launch, std::int64_t base, std::int64_t m,
+                                   std::int64_t begin, std::int64_t end,
+                                   typename Reducer<op, T>::A *out) noexcept {
     using F = Reducer<op, T>;
     using A = typename F::A;
     TileRows<op, T> rows(launch, base, m, begin);

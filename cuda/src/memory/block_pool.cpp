@@ -3,8 +3,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cukern/graph.h"
-
 namespace cukern {
 namespace {
 
@@ -284,7 +282,7 @@ bool BlockPool::serves(const Key &own, const Key &key) noexcept {
 // Records an event on the device's context for each lent block that can serve `key` (null: all). This ends every
 // capture in the context, so it is done only before asking the driver for memory. Returns whether there were any.
 bool BlockPool::record_lent_events(const Key *key) noexcept {
-    if (Graph::any_captured()) return false;
+    if (any_graph_captured()) return false;
     bool any = false;
     for (Waiting &block : waiting_) {
         if (!block.lent || (key != nullptr && !serves(block.key, *key))) continue;

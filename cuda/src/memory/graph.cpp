@@ -1,5 +1,6 @@
 #include "cukern/graph.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -45,8 +46,7 @@ Status Graph::begin(int device, Graph **out) noexcept {
         graph->stream_ = stream->ref();
         const DeviceGuard guard(active->runtime, device);
         status = guard.status();
-        if (status == CUKERN_OK) status = calls->begin(graph->stream_.handle);
-        graph->is_captured_ = status == CUKERN_OK;
+        if (status == CUKERN_OK) status = graph->begin_capture();
     }
     Capture capture;
     if (status == CUKERN_OK) status = active->runtime.find_capture(graph->stream_.handle, &capture);
@@ -56,15 +56,31 @@ Status Graph::begin(int device, Graph **out) noexcept {
         return status;
     }
     graph->capture_ = capture.id;
-    graph->next_ = g_captured_.exchange(graph);
+    graph->next_ = std::exchange(g_captured_, graph);
     *out = graph;
     return CUKERN_OK;
+}
+
+// Counted from before it begins until after it has ended: what would end it, in any thread, is left meanwhile.
+Status Graph::begin_capture() noexcept {
+    g_captured_graphs.fetch_add(1, std::memory_order_relaxed);
+    const Status status = calls_.begin(stream_.handle);
+    is_capturing_ = status == CUKERN_OK;
+    if (!is_capturing_) g_captured_graphs.fetch_sub(1, std::memory_order_relaxed);
+    return status;
+}
+
+Status Graph::end_capture() noexcept {
+    const Status status = calls_.end(stream_.handle, &graph_);
+    is_capturing_ = false;
+    g_captured_graphs.fetch_sub(1, std::memory_order_relaxed);
+    return status;
 }
 
 Graph *Graph::find_captured(const StreamRef &stream) noexcept {
     if (stream.id == 0) return nullptr;
     bool any = false;
-    Graph *const first = g_captured_.load(std::memory_order_relaxed);
+    Graph *const first = g_captured_;
     for (Graph *graph = first; graph != nullptr; graph = graph->next_) {
         if (graph->generation_ != fork_generation()) continue;
         if (graph->stream_.id == stream.id && graph->stream_.device == stream.device) return graph;
@@ -81,19 +97,32 @@ Graph *Graph::find_captured(const StreamRef &stream) noexcept {
 }
 
 void Graph::leave() noexcept {
-    Graph *before = g_captured_.load(std::memory_order_relaxed);
-    if (before == this) g_captured_.store(next_, std::memory_order_relaxed);
-    while (before != nullptr && before != this && before->next_ != this) before = before->next_;
-    if (before != nullptr && before != this) before->next_ = next_;
+    for (Graph **link = &g_captured_; *link != nullptr; link = &(*link)->next_) {
+        if (*link != this) continue;
+        *link = next_;
+        return;
+    }
+}
+
+bool Graph::is_captured(std::uint64_t number) noexcept {
+    for (const Graph *graph = g_captured_; graph != nullptr; graph = graph->next_)
+        if (graph->number_ == number) return true;
+    return false;
+}
+
+bool Graph::is_noted(const Storage &storage, bool or_reads) noexcept {
+    return any_graph_captured() && (or_reads || storage.note_ % 2 == 1) && is_captured(storage.note_ / 2);
 }
 
 Status Graph::end() noexcept {
     CUKERN_TRY(context_->runtime.ready());
     const DeviceGuard guard(context_->runtime, stream_.device);
     CUKERN_TRY(guard.status());
-    is_captured_ = false;
-    CUKERN_TRY(calls_.end(stream_.handle, &graph_));
-    return calls_.instantiate(graph_, &executable_);
+    Status status = end_capture();
+    if (status == CUKERN_OK) status = calls_.instantiate(graph_, &executable_);
+    const ErrorKeeper kept;
+    OwnedStream::destroy_deferred();
+    return status;
 }
 
 Graph::~Graph() {
@@ -101,7 +130,7 @@ Graph::~Graph() {
     const ErrorKeeper kept;
     if (generation_ == fork_generation()) {
         const DeviceGuard guard(context_->runtime, stream_.device);
-        if (is_captured_) calls_.end(stream_.handle, &graph_);
+        if (is_capturing_) end_capture();
         calls_.destroy(graph_, executable_);
     }
     for (const NotedUse &use : uses_) use.storage->release();
@@ -109,6 +138,7 @@ Graph::~Graph() {
     for (const Producer &producer : producers_)
         if (producer.stream.owner != nullptr) producer.stream.owner->release();
     if (stream_.owner != nullptr) stream_.owner->release();
+    OwnedStream::destroy_deferred();
 }
 
 Status Graph::launch(const StreamRef &stream) noexcept {
@@ -134,11 +164,12 @@ Status Graph::write_dot(const char *path) const noexcept {
 }
 
 // Whether nobody but the graph refers to the memory: by results_, and by the notes of its uses. What other graphs
-// have noted counts as used, and so does what was used outside.
+// have noted counts as used, and so does what was used outside, lent, or used on a stream that may be another
+// branch.
 bool Graph::is_unused(const Storage &storage) const noexcept {
     const int own = storage.note_ / 2 == number_ ? storage.notes_ : 0;
     return storage.references_.load(std::memory_order_acquire) == 1 + own && storage.count_ == 0 &&
-           !storage.captured_;
+           !storage.captured_ && storage.lent_ == 0 && !storage.noted_elsewhere_;
 }
 
 // A result of this capture that nobody refers to any more, whose work comes before all that follows on the stream.
@@ -168,7 +199,8 @@ Status Graph::allocate(MemoryKind kind, std::size_t bytes, const StreamRef &stre
     return CUKERN_OK;
 }
 
-Status Graph::note_use(Storage *storage, bool writes) noexcept {
+Status Graph::note_use(Storage *storage, const StreamRef &stream, bool writes) noexcept {
+    if (stream.id != storage->free_list_id_) storage->noted_elsewhere_ = true;
     const std::uint64_t note = number_ * 2 + (writes ? 1 : 0);
     if (storage->note_ == note || storage->note_ == number_ * 2 + 1) return CUKERN_OK;
     CUKERN_TRY(append(uses_, NotedUse{storage, writes}));
@@ -180,9 +212,8 @@ Status Graph::note_use(Storage *storage, bool writes) noexcept {
 
 Status Graph::note_owner(void *owner, Storage::Release release, bool *is_new) noexcept {
     *is_new = false;
-    for (const auto &[held, storage] : owners_)
-        if (held == owner) return CUKERN_OK;
-    CUKERN_TRY(append(owners_, {owner, nullptr}));
+    if (std::find(owners_.begin(), owners_.end(), owner) != owners_.end()) return CUKERN_OK;
+    CUKERN_TRY(append(owners_, owner));
     Storage *storage = nullptr;
     Status status = Storage::adopt(MemoryKind::device, nullptr, 0, stream_.device, release, owner, &storage);
     if (status != CUKERN_OK) {
@@ -190,17 +221,18 @@ Status Graph::note_owner(void *owner, Storage::Release release, bool *is_new) no
         return status;
     }
     *is_new = true;
-    status = note_use(storage, true);
-    owners_.back().second = storage;
+    status = note_use(storage, stream_, true);
     if (status != CUKERN_OK) owners_.pop_back();
     storage->release();  // by now it is the graph's, or gives the owner back
     return status;
 }
 
-Status Graph::note_producer(const StreamRef &stream, void *object) noexcept {
+Status Graph::note_producer(const StreamRef &stream, const void *library, void *object) noexcept {
     for (const Producer &producer : producers_)
-        if (producer.stream.id == stream.id && producer.stream.device == stream.device) return CUKERN_OK;
-    CUKERN_TRY(append(producers_, Producer{stream, object}));
+        if (producer.library == library && producer.stream.id == stream.id &&
+            producer.stream.device == stream.device)
+            return CUKERN_OK;
+    CUKERN_TRY(append(producers_, Producer{stream, library, object}));
     if (stream.owner != nullptr) stream.owner->retain();
     return CUKERN_OK;
 }

@@ -236,11 +236,12 @@ Status Storage::record_use_slow(const StreamRef &stream, bool write) noexcept {
 Status Storage::add_use(const StreamRef &stream, bool write) noexcept {
     int at = 0;
     while (at < count_ && (uses_[at].id != stream.id || uses_[at].device != stream.device)) ++at;
-    if (at == count_ || !has_lasting_id(stream)) {
+    if (at == count_ || !has_lasting_id(stream) || any_graph_captured()) {
         bool capturing = false;
         CUKERN_TRY(stream_is_capturing(stream, &capturing));
         if (capturing) {  // no work yet, and an event would be part of the graph
-            if (Graph *graph = Graph::captured_on(stream); graph != nullptr) return graph->note_use(this, write);
+            if (Graph *graph = Graph::captured_on(stream); graph != nullptr)
+                return graph->note_use(this, stream, write);
             captured_ = true;
             return CUKERN_OK;
         }
@@ -316,7 +317,8 @@ void Storage::take_events(Events *events) noexcept {
             continue;
         }
         const DeviceGuard guard(context_->runtime, use.device);
-        context_->runtime.synchronize_device();
+        // Where the device cannot be waited for either, the memory is not used again.
+        if (context_->runtime.synchronize_device() != CUKERN_OK && any_graph_captured()) captured_ = true;
     }
 }
 
@@ -379,15 +381,15 @@ void Storage::free_now() noexcept {
             const ErrorKeeper kept;  // a destructor must not replace what a caller will report
             take_events(&events);
         }
-        if (release_ != nullptr) {
+        if (captured_ || (release_ == nullptr && data_ == nullptr)) {  // an array without elements has no memory
+            events.release(context_->events);
+        } else if (release_ != nullptr) {
             if (events.count == 0)
                 release_(owner_);
             else
                 release_when_done(context_, events, release_, owner_);
-        } else if (data_ != nullptr) {
+        } else {
             context_->blocks.release(kind_, data_, bytes_, device_, free_list_id_, events, lent_ > 0);
-        } else {  // an array without elements has no memory
-            events.release(context_->events);
         }
     }
     for (int i = 0; i < count_; ++i) {

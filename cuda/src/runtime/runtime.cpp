@@ -121,6 +121,8 @@ Status Runtime::synchronize(Stream stream) noexcept {
 }
 
 Status Runtime::synchronize_device() noexcept {
+    if (any_graph_captured())
+        return fail(CUKERN_CAPTURING, "a graph is being captured, which a wait for the whole device would end");
     return fails(Fault::synchronize) ? injected("cudaDeviceSynchronize") : do_synchronize_device();
 }
 

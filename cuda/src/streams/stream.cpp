@@ -1,9 +1,12 @@
 #include "cukern/stream.h"
 
+#include <mutex>
 #include <new>
+#include <vector>
 
 #include "context/context.h"
 #include "cukern/graph.h"
+#include "runtime/fork_mutex.h"
 
 namespace cukern {
 namespace {
@@ -58,14 +61,57 @@ Status OwnedStream::create(int device, bool non_blocking, int priority, OwnedStr
     return CUKERN_OK;
 }
 
+namespace {
+
+// Streams that were given up while a graph was captured.
+struct DeferredStreams {
+    ForkMutex mutex;
+    std::vector<OwnedStream *> list;
+};
+DeferredStreams &deferred_streams() noexcept {
+    alignas(DeferredStreams) static unsigned char memory[sizeof(DeferredStreams)];
+    static auto *const instance = new (memory) DeferredStreams;  // never destroyed
+    return *instance;
+}
+
+bool defer(OwnedStream *stream) noexcept {
+    DeferredStreams &deferred = deferred_streams();
+    try {
+        const std::lock_guard lock(deferred.mutex);
+        deferred.list.push_back(stream);
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
+}  // namespace
+
 void OwnedStream::release() noexcept {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    // It may be part of the capture, and cuBLAS, whose handle goes with it, waits for the device.
+    if (any_graph_captured() && generation_ == fork_generation() && defer(this)) return;
+    destroy();
+}
+
+void OwnedStream::destroy() noexcept {
     if (generation_ == fork_generation()) {
         const DeviceGuard guard(context_->runtime, device_);
         context_->blocks.forget_stream({handle_, id_, this, device_});
         context_->runtime.destroy_stream(handle_);
     }
     delete this;
+}
+
+void OwnedStream::destroy_deferred() noexcept {
+    if (any_graph_captured()) return;
+    std::vector<OwnedStream *> list;
+    {
+        DeferredStreams &deferred = deferred_streams();
+        const std::lock_guard lock(deferred.mutex);
+        list.swap(deferred.list);
+    }
+    for (OwnedStream *stream : list) stream->destroy();
 }
 
 Status stream_ref(Stream handle, int device, StreamRef *out) noexcept {
@@ -121,8 +167,6 @@ Status stream_wait_stream(const StreamRef &after, const StreamRef &before) noexc
 Status device_synchronize(int device) noexcept {
     const OnDevice on(device);
     CUKERN_TRY(on.status());
-    if (Graph::any_captured())
-        return fail(CUKERN_CAPTURING, "a graph is being captured, which a wait for the whole device would end");
     return on.runtime().synchronize_device();
 }
 
@@ -155,11 +199,26 @@ void event_destroy(const EventRef &event) noexcept {
         event.context->runtime.destroy_event(event.handle);
 }
 
-Status event_record(const EventRef &event, const StreamRef &stream) noexcept {
+Status event_record(EventRef *event, const StreamRef &stream) noexcept {
     const OnDevice on(stream.device);
     CUKERN_TRY(on.status());
-    return event.context->runtime.record(event.handle, stream.handle);
+    CUKERN_TRY(event->context->runtime.record(event->handle, stream.handle));
+    const Graph *graph = Graph::captured_on(stream);
+    event->graph = graph != nullptr ? graph->number() : 0;
+    return CUKERN_OK;
 }
+
+namespace {
+
+// Who waits for an event that stands in a graph ends the capture.
+Status check_not_captured(const EventRef &event) noexcept {
+    CUKERN_TRY(event.context->runtime.ready());
+    return event.graph != 0 && Graph::is_captured(event.graph)
+               ? fail(CUKERN_CAPTURING, "the event was recorded in a graph that is being captured")
+               : CUKERN_OK;
+}
+
+}  // namespace
 
 Status event_wait(const StreamRef &stream, const EventRef &event) noexcept {
     const OnDevice on(stream.device);
@@ -168,17 +227,18 @@ Status event_wait(const StreamRef &stream, const EventRef &event) noexcept {
 }
 
 Status event_synchronize(const EventRef &event) noexcept {
-    CUKERN_TRY(event.context->runtime.ready());
+    CUKERN_TRY(check_not_captured(event));
     return event.context->runtime.synchronize_event(event.handle);
 }
 
 Status event_done(const EventRef &event, bool *done) noexcept {
-    CUKERN_TRY(event.context->runtime.ready());
+    CUKERN_TRY(check_not_captured(event));
     return event.context->runtime.event_done(event.handle, done);
 }
 
 Status event_elapsed(const EventRef &begin, const EventRef &end, float *milliseconds) noexcept {
-    CUKERN_TRY(begin.context->runtime.ready());
+    CUKERN_TRY(check_not_captured(begin));
+    CUKERN_TRY(check_not_captured(end));
     return begin.context->runtime.event_elapsed(begin.handle, end.handle, milliseconds);
 }
 

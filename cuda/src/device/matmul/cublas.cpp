@@ -42,6 +42,8 @@ struct Library {
 };
 
 constexpr std::size_t kMostHandles = 16;  // the least recently used one makes room
+constexpr std::uint64_t kCaptured =
+    ~std::uint64_t{0};  // in place of a stream: for captured calls, of a device each
 
 // What is kept for a stream.
 struct StreamHandle {
@@ -125,17 +127,22 @@ std::uint64_t key_of(Runtime &runtime, Stream stream) noexcept {
 
 // A stream of the caller's may be long gone. The driver's release of the workspace waits for work in it.
 void drop_oldest(Runtime &runtime, State &s) noexcept {
-    auto oldest = s.handles.begin();
+    auto oldest = s.handles.end();
     for (auto entry = s.handles.begin(); entry != s.handles.end(); ++entry)
-        if (entry->second.last_use < oldest->second.last_use) oldest = entry;
+        if (entry->first.second != kCaptured &&
+            (oldest == s.handles.end() || entry->second.last_use < oldest->second.last_use))
+            oldest = entry;
+    if (oldest == s.handles.end()) return;
     destroy(runtime, s.library, oldest->second);
     s.handles.erase(oldest);
 }
 
-Status prepare(Runtime &runtime, const Library &library, Stream stream, StreamHandle *own) noexcept {
+Status prepare(Runtime &runtime, const Library &library, Stream stream, bool is_captured,
+               StreamHandle *own) noexcept {
     const cuda::OutsideCaptures outside;  // making a handle allocates memory
     if (const CublasStatus status = library.create(&own->handle); status != kSuccess)
         return cublas_failed(library, status, "cublasCreate");
+    if (is_captured) return CUKERN_OK;
     CUKERN_TRY(runtime.allocate(MemoryKind::device, kCublasWorkspaceBytes, &own->workspace));
     if (const CublasStatus status = library.set_stream(own->handle, static_cast<cudaStream_t>(stream));
         status != kSuccess)
@@ -200,11 +207,15 @@ Status cuda::cublas_gemm(Runtime &runtime, const MatmulLaunch &launch, int devic
     // The handle's workspace belongs to its stream; cuBLAS itself allows one call at a time on a handle.
     const std::lock_guard lock(s.mutex);
     StreamHandle *own = nullptr;
-    const std::pair key{device, key_of(runtime, stream)};
+    // Captured calls share a handle, with the graph's workspace: one of the stream's own would have to go with the
+    // stream, which waits for the device and would end a later capture.
+    const bool is_captured = launch.workspace != nullptr;
+    const std::pair key{device, is_captured ? kCaptured : key_of(runtime, stream)};
     if (const auto found = s.handles.find(key); found != s.handles.end()) own = &found->second;
     if (own == nullptr) {
-        // Not for a captured call: cuBLAS waits for the device where a handle goes, which would end the capture.
-        while (launch.workspace == nullptr && s.handles.size() >= kMostHandles) drop_oldest(runtime, s);
+        // Not while calls are captured: cuBLAS waits for the device where a handle goes, which would end the
+        // capture.
+        if (!is_captured && !any_graph_captured() && s.handles.size() >= kMostHandles) drop_oldest(runtime, s);
         try {
             own = &s.handles[key];
         } catch (...) {
@@ -213,19 +224,19 @@ Status cuda::cublas_gemm(Runtime &runtime, const MatmulLaunch &launch, int devic
     }
     own->last_use = ++s.uses;
     if (own->handle == nullptr) {
-        if (const Status status = prepare(runtime, s.library, stream, own); status != CUKERN_OK) {
+        if (const Status status = prepare(runtime, s.library, stream, is_captured, own); status != CUKERN_OK) {
             destroy(runtime, s.library, *own);
             return status;
         }
     }
     const bool single = launch.type == ElementType::float32;
     CublasStatus status = kSuccess;
-    if (launch.workspace != nullptr)
+    if (is_captured) status = s.library.set_stream(own->handle, static_cast<cudaStream_t>(stream));
+    if (is_captured && status == kSuccess)
         status = s.library.set_workspace(own->handle, launch.workspace, kCublasWorkspaceBytes);
     if (status == kSuccess)
         status = single ? gemm<float>(s.library.sgemm, own->handle, launch)
                         : gemm<double>(s.library.dgemm, own->handle, launch);
-    if (launch.workspace != nullptr) s.library.set_workspace(own->handle, own->workspace, kCublasWorkspaceBytes);
     return status == kSuccess ? CUKERN_OK
                               : cublas_failed(s.library, status, single ? "cublasSgemm" : "cublasDgemm");
 }
