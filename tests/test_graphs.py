@@ -238,7 +238,6 @@ class TestCalls:
                     look()
             with pytest.raises(RuntimeError, match="captured"):
                 x[...] = values(seed=2)
-            assert x.tolist() == values().tolist()  # which the graph reads
         del failed
         assert y.memory == memory
         graph.launch()
