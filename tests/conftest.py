@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from dlpack_tools import ALIVE
+from numpy_loops import use_numpy_loops
 
 import cukern
 from cukern import _cukern
@@ -48,22 +49,6 @@ def use(backend: str) -> None:
     _cukern._use_backend("cuda" if backend == "cuda" else "host")
     _cukern._set_staging(backend == "host-staged")
     use_numpy_loops(backend == "host")
-
-
-_loops = {"are_numpys": True}
-
-
-def use_numpy_loops(use: bool) -> None:
-    """Have the host back-end take NumPy's loops, or, as host-staged does, the formulas that a GPU has."""
-    if _loops["are_numpys"] != use:
-        _cukern.backend()  # which hands them over
-        _cukern._use_numpy_loops(use)
-        _loops["are_numpys"] = use
-
-
-def takes_numpy_loops() -> bool:
-    """Whether operations are computed by NumPy's loops at this moment."""
-    return _loops["are_numpys"] and cukern.backend() == "host"
 
 
 @pytest.fixture(params=BACKENDS)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import use_numpy_loops
+from numpy_loops import use_numpy_loops
 
 from cukern import _compile, _cukern, _elementwise_kernel, _formula_kernel, _fuse, _reduction_kernel, _trace
 

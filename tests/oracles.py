@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import takes_numpy_loops
+from numpy_loops import takes_numpy_loops
 
 import cukern
 

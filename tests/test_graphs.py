@@ -651,6 +651,7 @@ class TestErrors:
             graph.launch()
         holds(x + 1, values() + 1)
 
+    @pytest.mark.provokes_cuda_error
     def test_a_stream_that_does_not_join(self) -> None:
         x = cukern.asarray(values())
         side = cukern.Stream()
@@ -789,5 +790,11 @@ def test_debug_dot(tmp_path: Path) -> None:
     for path in (tmp_path / "graph.dot", str(tmp_path / "again.dot")):
         graph.debug_dot(path)
         assert Path(path).read_text().startswith("digraph")
+
+
+@pytest.mark.provokes_cuda_error
+def test_debug_dot_where_no_file_can_be(tmp_path: Path) -> None:
+    with cukern.capture() as graph:
+        pass
     with pytest.raises(cukern.CudaError):
         graph.debug_dot(tmp_path / "missing" / "graph.dot")

@@ -7,7 +7,8 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import use, use_numpy_loops
+from conftest import use
+from numpy_loops import use_numpy_loops
 from oracles import FUNCTIONS
 
 import cukern
