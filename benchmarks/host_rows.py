@@ -18,21 +18,16 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "scripts")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "scripts")]
 TYPES = ["float32", "float64", "int64", "int32", "int8", "bool", "complex64"]
 ROUNDS = 7
 SECONDS = 1e-3  # of NumPy, a round
-NUMPYS = {
-    "divide": "true_divide", "pow": "power", "abs": "absolute", "conj": "conjugate", "atan2": "arctan2",
-    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
-    "bitwise_invert": "invert", "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift",
-    "round": "rint",
-}  # fmt: skip
 
 
 def cases(count: int) -> Iterator[tuple[str, str, Callable[[], Any], Callable[[], Any]]]:
     """Yield what is called, the element type, our call and NumPy's; both give one element type and shape."""
     import numpy as np
+    from survey_peers import OLD_NAMES
 
     import cukern
     from cukern import _cukern
@@ -40,7 +35,7 @@ def cases(count: int) -> Iterator[tuple[str, str, Callable[[], Any], Callable[[]
     rng = np.random.default_rng(0)
     for row in _cukern._table:
         name, kind = row["name"], row["kind"]
-        own, theirs = getattr(cukern, name), getattr(np, NUMPYS.get(name, name), None)
+        own, theirs = getattr(cukern, name), getattr(np, OLD_NAMES.get(name, name), None)
         if kind not in ("unary", "binary", "reduction") or name in ("real", "imag"):  # which are views in NumPy
             continue
         for dtype in TYPES:

@@ -461,6 +461,19 @@ def test_more_results_than_a_grid_has_blocks(backend: str, name: str, outer: int
     cukern.empty_cache()
 
 
+@pytest.mark.usefixtures("backend")
+@pytest.mark.parametrize("name", ["sum", "max", "argmin", "any", "mean"])
+@pytest.mark.parametrize(("shape", "axis"), [((2, 70_000, 8), 1), ((70_001, 5), 0), ((2, 3, 70_001, 4), 2)])
+def test_long_sums_of_few_results_beside_each_other(name: str, shape: tuple[int, ...], axis: int) -> None:
+    x = np.random.default_rng(7).integers(-9, 10, shape).astype(np.float32)  # whose sums are exact
+    if name == "any":
+        x *= np.arange(shape[-1]) % 2
+    for part in (x, x[..., ::-1]):
+        given = getattr(cukern, name)(part, axis=axis)
+        wanted = getattr(np, name)(part.astype(np.float64) if name == "mean" else part, axis=axis)
+        np.testing.assert_array_equal(given, wanted.astype(given.dtype))
+
+
 def test_the_oracle_takes_an_overflow_of_parts_alone() -> None:
     overflow = np.asarray(np.float32(np.inf))
     assert_reduced(overflow, "prod", np.repeat(np.float32([4, 0.25]), 100))

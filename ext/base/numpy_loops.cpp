@@ -1,3 +1,4 @@
+// NumPy's inner loops and its argmax and argmin, as the host back-end is given them.
 #include "base/python.h"
 
 #include <numpy/ufuncobject.h>

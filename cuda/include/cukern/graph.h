@@ -72,7 +72,7 @@ public:
     };
     const std::vector<Producer> &producers() const noexcept { return producers_; }
 
-    // What launches use.
+    // Memory that every launch reads or writes.
     struct NotedUse {
         Storage *storage;  // retained
         bool writes;

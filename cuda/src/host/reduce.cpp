@@ -146,9 +146,9 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
     auto *out = static_cast<R *>(launch.out);
     const Finish finish = finish_of(launch.op, launch.reduced, launch.correction);
     const bool in_columns = reduces_columns(op) && launch.reduced > 0 && lies_in_columns(launch);
-    const std::int64_t group = in_columns && launch.kept <= kTile && launch.num_kept == 1 ? launch.kept : 1;
+    const std::int64_t group = in_columns ? launch.kept_shape[launch.num_kept - 1] : 1;  // results in one tile
     const std::int64_t pieces = (launch.reduced - 1) / kPiece + 1;
-    const bool by_pieces = pieces > 1 && launch.kept < kTile && (group > 1 || !in_columns);
+    const bool by_pieces = pieces > 1 && launch.kept < kTile;
     const std::unique_ptr<A[]> parts(by_pieces ? new (std::nothrow) A[pieces * group] : nullptr);
     if (parts == nullptr) {
         const std::int64_t grain =
