@@ -171,8 +171,9 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
                 const std::int64_t stop = std::min(launch.reduced, (piece + 1) * kPiece);
                 if constexpr (reduces_columns(op)) {
                     if (group > 1) {
-                        reduce_tile<op, T>(launch, walk.offset, group, piece * kPiece, stop,
-                                           &parts[piece * group]);
+                        A sums[kTile];  // not in `parts`, whose lines of cache other threads write to
+                        reduce_tile<op, T>(launch, walk.offset, group, piece * kPiece, stop, sums);
+                        std::copy_n(sums, group, &parts[piece * group]);
                         continue;
                     }
                 }
