@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from numpy_loops import use_numpy_loops
 
-from cukern import _compile, _cukern, _elementwise_kernel, _formula_kernel, _fuse, _reduction_kernel, _trace
+from cukern import _compile, _cukern, _elementwise_kernel, _formula_kernel, _fuse, _reduction_kernel, _trace, _traced
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests/emulation"
@@ -204,5 +204,5 @@ def emulate_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     use_numpy_loops(False)  # until the next use() of a back-end
     monkeypatch.setenv("CUKERN_CACHE_DIR", str(Path(_folder.name, "cache")))
     emulated = EmulatedCukern("_cukern")
-    for module in (_formula_kernel, _elementwise_kernel, _fuse, _trace, _reduction_kernel):
+    for module in (_formula_kernel, _elementwise_kernel, _fuse, _trace, _traced, _reduction_kernel):
         monkeypatch.setattr(module, "_cukern", emulated)

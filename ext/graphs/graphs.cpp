@@ -4,6 +4,7 @@
 #include "graphs/graphs.h"
 
 #include <cstddef>
+#include <cstdio>
 #include <memory>
 #include <new>
 
@@ -238,6 +239,10 @@ PyObject *graph_debug_dot(PyObject *object, PyObject *path) {
     if (PyUnicode_FSConverter(path, reinterpret_cast<void *>(&bytes)) == 0) return nullptr;
     const PyRef held = PyRef::steal(bytes);
     if (!check_ready("debug_dot", as_graph(object))) return nullptr;
+    // CUDA's error would not say why a file cannot be written.
+    std::FILE *const file = std::fopen(PyBytes_AsString(bytes), "ab");
+    if (file == nullptr) return PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, path);
+    std::fclose(file);
     return done(state_of_type(object), "debug_dot", as_graph(object)->graph->write_dot(PyBytes_AsString(bytes)));
 }
 
@@ -267,7 +272,7 @@ PyMethodDef kGraphMethods[] = {
      "Raises\n------\nRuntimeError\n    Nothing has been captured.\nCudaError\n    The launch failed."},
     {"debug_dot", graph_debug_dot, METH_O,
      "debug_dot(path, /)\n--\n\nWrite the graph as text in the DOT language of Graphviz.\n\n"
-     "Parameters\n----------\npath : str or os.PathLike"},
+     "Parameters\n----------\npath : str or os.PathLike\n\nRaises\n------\nOSError\n    The file cannot be written."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -21,9 +21,11 @@ from . import _cukern
 from ._elementwise_kernel import ElementwiseKernel
 from ._formula_kernel import Argument
 from ._formula_source import Parameter
+from ._number_text import CPP, number_kind
 from ._reduction_kernel import ReductionKernel
 from ._reduction_source import ReductionFormula
-from ._trace import CPP, INDICES, NUMBERS, CannotFuseError, Recorded, RunAsItIs, Trace, Traced, number_kind
+from ._trace import INDICES, Trace
+from ._traced import NUMBERS, CannotFuseError, Recorded, RunAsItIs, Traced
 
 PREAMBLE = """#include "formulas/reducers.cuh"
 #include "formulas/evaluate.cuh"
