@@ -131,6 +131,12 @@ class Graph:
     def __exit__(self, *args: object) -> _bool | None: ...
 
 @final
+class placement:
+    def __init__(self, where: str) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *args: object) -> None: ...
+
+@final
 class Pointer:
     def __init__(self, address: SupportsIndex, /) -> None: ...
     def __index__(self) -> int: ...
@@ -379,6 +385,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "empty": ("Array", {}),
     "empty_cache": ("None", {}),
     "empty_like": ("Array", {}),
+    "explain_placement": ("dict[str, Any]", {"function": "Any", "args": "Any", "kwargs": "Any"}),
     "expand_dims": ("Array", {**OWN_ARRAY, "axis": "int | tuple[int, ...]"}),
     "eye": ("Array", {}),
     "from_dlpack": ("Array", {"x": "Any"}),
@@ -445,6 +452,8 @@ def parameters(function: Callable[..., Any], types: dict[str, str]) -> str:
         text = f"{parameter.name}: {types.get(parameter.name) or TYPES[parameter.name]}"
         if parameter.kind == parameter.VAR_POSITIONAL:
             text = "*" + text
+        elif parameter.kind == parameter.VAR_KEYWORD:
+            text = "**" + text
         elif parameter.default is None and not text.endswith("None") and text.split(": ")[1] not in TAKE_NONE:
             text += " | None"
         if parameter.default is not parameter.empty:

@@ -5,6 +5,7 @@
 #include "array/array.h"
 #include "base/errors.h"
 #include "base/methods.h"
+#include "call/placement.h"
 #include "call/planned_calls.h"
 #include "graphs/graphs.h"
 #include "interop/array_exchange.h"
@@ -22,7 +23,7 @@ bool add_methods(PyObject *module) noexcept {
           kCumulativeMethods,  kMatmulMethods,    kCreationMethods,    kImportMethods,       kJoinMethods,
           kHostMethods,        kPickleMethods,    kViewMethods,        kStreamFunctions,     kMemoryMethods,
           kBackendMethods,     kNvrtcMethods,     kArgumentKeyMethods, kRepeatCallMethods,   kTracedMethods,
-          kGraphFunctions,     kLoopMethods,      kTestingMethods,     kKernelTestingMethods})
+          kGraphFunctions,     kLoopMethods,      kPlacementFunctions, kTestingMethods,      kKernelTestingMethods})
         if (PyModule_AddFunctions(module, table) != 0) return false;
     return true;
 }
@@ -89,7 +90,8 @@ bool add_names(ModuleState &state) noexcept {
 bool add_types(PyObject *module, ModuleState &state) noexcept {
     return make_active_blocks(state) && make_type_records(state) && add_element_types(module, state) &&
            add_stream_types(module, state) && add_array_type(module, state) && offer_exchange(state) &&
-           add_kernel_types(module, state) && add_graph_type(module, state);
+           add_kernel_types(module, state) && add_graph_type(module, state) &&
+           add_placement_type(module);
 }
 
 int execute(PyObject *module) {

@@ -76,6 +76,7 @@ class Process:
             "CUKERN_NUM_THREADS": choice.choice(["1", "2", "4"]),
             "OPENBLAS_NUM_THREADS": "1",
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+            "CUKERN_PLACEMENT": "device",  # so that arrays of the host reach the kernels
         }
         if self.backend != "cuda":
             own["CUKERN_BACKEND"] = "host"

@@ -28,6 +28,9 @@ POOLED = os.environ.get("CUKERN_POOL") != "0"
 SANITIZED = os.environ.get("CUKERN_TEST_SANITIZED") == "1"  # freed memory may be kept back, allocators are others
 
 
+os.environ["CUKERN_PLACEMENT"] = "device"  # so that arrays of the host reach its kernels, here and in processes
+
+
 def has_gpu() -> bool:
     """Whether the CUDA back-end can be used here."""
     try:

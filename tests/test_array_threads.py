@@ -247,6 +247,7 @@ IN_A_GPU_CHILD = """
                          event.synchronize, event.record, lambda: cukern.asarray([1]), cukern.empty_cache,
                          cukern.memory_info, lambda: np.asarray(arrays[2][::2])):
                 refused(call)
+            assert cukern.add(np.ones(9), 1).tolist() == [2] * 9 and cukern.add(np.ones(10**6), 1).sum() == 2 * 10**6
 """
 
 

@@ -145,8 +145,8 @@ cukern.add(np.ones(99), 1)
 in_use, cached = _cukern._block_usage()
 print(in_use, cached > 0)
 """
-    assert output(code, CUKERN_POOL="0") == "0 False"
-    assert output(code) == "0 True"
+    assert output(code, CUKERN_PLACEMENT="device", CUKERN_POOL="0") == "0 False"
+    assert output(code, CUKERN_PLACEMENT="device") == "0 True"
 
 
 def test_a_second_interpreter_is_refused() -> None:
@@ -232,7 +232,7 @@ for _ in range(3):
         assert error.name == "cudaErrorIllegalAddress" and error.code == 700, error
 print(len(causes), causes.pop())
 """
-    done = run(code)
+    done = run(code, CUKERN_PLACEMENT="device")
     assert done.returncode == 0, done.stderr  # and no destructor aborts
     assert done.stdout.startswith("1 add: cuda")
 

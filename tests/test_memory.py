@@ -25,6 +25,8 @@ COUNTERS = [
     "device_to_host_bytes",
     "driver_allocations",
     "free_list_hits",
+    "calls_on_host",
+    "calls_on_device",
 ]
 POOLED = os.environ.get("CUKERN_POOL") != "0"
 MIB = 1 << 20

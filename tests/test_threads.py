@@ -113,17 +113,25 @@ def test_a_child_of_fork_works_on_the_host(staged: str) -> None:
 
 
 @pytest.mark.gpu
-def test_a_child_of_fork_is_told_about_spawn() -> None:
+@pytest.mark.parametrize("placement", ["auto", "device", "host"])
+def test_a_child_of_fork_computes_on_the_processor_and_is_told_about_spawn(placement: str) -> None:
     child = """
+            before = cukern.counters()
+            compute()
+            after = cukern.counters()
+            assert after["calls_on_device"] == before["calls_on_device"]
+            assert after["calls_on_host"] == before["calls_on_host"] + 2
+            assert (cukern.matmul(np.eye(200), np.eye(200)) == np.eye(200)).all()
+            assert "fork" in cukern.explain_placement(cukern.add, np.ones(9), 1)["reason"]
             try:
-                compute()
+                cukern.ones(3)
             except RuntimeError as error:
                 assert "fork" in str(error) and "spawn" in str(error), error
             else:
                 raise AssertionError("the child used the GPU")
     """
     script = FORK.replace("STAGED", "False").replace("CHILD", child.strip())
-    assert run_script(script, CUKERN_BACKEND="cuda") == "done\n"
+    assert run_script(script, CUKERN_BACKEND="cuda", CUKERN_PLACEMENT=placement) == "done\n"
 
 
 def test_a_child_of_fork_before_first_use_works() -> None:

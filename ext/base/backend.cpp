@@ -59,9 +59,10 @@ PyRef devices(const ModuleState &state) noexcept {
         DeviceInfo device;
         status = device_info(i, &device);
         if (status != CUKERN_OK) break;
-        const PyRef row = PyRef::steal(Py_BuildValue("{s:s,s:n,s:(ii)}", "name", device.name, "memory",
+        const PyRef row = PyRef::steal(Py_BuildValue("{s:s,s:n,s:(ii),s:i}", "name", device.name, "memory",
                                                      static_cast<Py_ssize_t>(device.memory), "compute_capability",
-                                                     device.capability_major, device.capability_minor));
+                                                     device.capability_major, device.capability_minor,
+                                                     "multiprocessors", device.multiprocessors));
         if (!row || PyList_Append(list.get(), row.get()) != 0) return {};
     }
     if (status == CUKERN_OK) return list;

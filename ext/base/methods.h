@@ -40,6 +40,7 @@ extern PyMethodDef kArgumentKeyMethods[];
 extern PyMethodDef kRepeatCallMethods[];
 extern PyMethodDef kTracedMethods[];
 extern PyMethodDef kLoopMethods[];
+extern PyMethodDef kPlacementFunctions[];
 extern PyMethodDef kTestingMethods[];
 extern PyMethodDef kKernelTestingMethods[];
 

@@ -219,6 +219,7 @@ bool Result::choose_execution(const Request &request, Operand *const *operands, 
     if (device != nullptr && host != nullptr) return refuse_mix(request.function, *host, *device);
     const Operand *place = device != nullptr ? device : host == nullptr ? shared : nullptr;
     execution_.on_device = place != nullptr;
+    execution_.is_shared = shared != nullptr;
     bool is_active = false;
     if (place == nullptr)
         return (host == nullptr || refuse_captured(request, *host)) &&

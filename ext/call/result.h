@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "call/operand.h"
+#include "call/placement.h"
 
 #include "cukern/operations.h"
 
@@ -42,12 +43,26 @@ public:
     const TensorView &view() const noexcept { return operand_.view(); }
     PyRef ndarray() const noexcept { return operand_.ndarray(); }
 
+    // Whether all arrays are in the host's memory alone.
+    bool is_on_host() const noexcept { return !execution_.on_device; }
+    // Decides whether a call on the host's memory runs there.
+    template <typename Call>
+    Placement place(const Call &call) noexcept {
+        if (!execution_.on_device && execution_.placement == Placement::automatic)
+            execution_.placement = choose_and_explain(call, execution_);
+        return execution_.on_device ? Placement::device : execution_.placement;
+    }
+
     // Waits for pending work, runs `launch`, records the uses, and returns the result. Out of memory: collects
     // garbage and runs `launch` again, so a launch that fails so must not have changed its operands.
-    template <typename Launch>
+    template <typename Call, typename Launch>
     PyObject *perform(const Request &request, Backend backend, Operand *const *operands, int num_operands,
-                      const Launch &launch) noexcept {
-        const bool keeps_gil = backend == Backend::cuda ? execution_.on_device : is_brief(operands, num_operands);
+                      const Call &call, const Launch &launch) noexcept {
+        const Placement placement = place(call);
+        if (is_explaining()) return object_.release();
+        const bool enqueues = execution_.on_device && backend == Backend::cuda;
+        const bool computes = execution_.on_device || placement == Placement::host;
+        const bool keeps_gil = enqueues || (computes && is_brief(operands, num_operands));
         const auto attempt = [&] {
             if (keeps_gil) return launch(execution_);
             const GilRelease released;
@@ -75,6 +90,7 @@ public:
     template <typename Work>
     PyObject *perform_in_python(const Request &request, Operand *const *operands, int num_operands,
                                 const Work &work) noexcept {
+        if (is_explaining()) return object_.release();
         return begin(request, operands, num_operands) && work() && end(request, operands, num_operands)
                    ? finish(request.state)
                    : nullptr;

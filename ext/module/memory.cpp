@@ -14,12 +14,14 @@ namespace {
 
 PyObject *counters_method(PyObject *, PyObject *) {
     const Counters c = counters();
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "launches", static_cast<long long>(c.launches),
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "launches", static_cast<long long>(c.launches),
                          "synchronizations", static_cast<long long>(c.synchronizations), "host_to_device_bytes",
                          static_cast<long long>(c.host_to_device), "device_to_host_bytes",
                          static_cast<long long>(c.device_to_host), "driver_allocations",
                          static_cast<long long>(c.driver_allocations), "free_list_hits",
-                         static_cast<long long>(c.free_list_hits));
+                         static_cast<long long>(c.free_list_hits), "calls_on_host",
+                         static_cast<long long>(c.calls_on_host), "calls_on_device",
+                         static_cast<long long>(c.calls_on_device));
 }
 
 #define CUKERN_MEMORY_INFO "(memory='device', device=None)"
@@ -102,7 +104,9 @@ PyMethodDef kMemoryMethods[] = {
      "Returns\n-------\ndict\n"
      "    ``launches``; ``synchronizations`` of the host with a stream, an event or a device;\n"
      "    ``host_to_device_bytes`` and ``device_to_host_bytes``; ``driver_allocations`` of memory of any kind;\n"
-     "    ``free_list_hits``, allocations that were served from what was kept for reuse.\n\n"
+     "    ``free_list_hits``, allocations that were served from what was kept for reuse; ``calls_on_host`` and\n"
+     "    ``calls_on_device``: of calls whose arrays were all in the host's memory, those that the processor\n"
+     "    computed and those that were brought to the device.\n\n"
      "Examples\n--------\n>>> import cukern\n>>> before = cukern.counters()['launches']\n"
      ">>> a = cukern.ones(3) + cukern.ones(3)\n>>> cukern.counters()['launches'] - before\n3\n"},
     {"memory_info", as_method(memory_info_method), METH_FASTCALL | METH_KEYWORDS,

@@ -118,7 +118,7 @@ PyObject *run(ModuleState &state, Op op, const char *function, const Given &give
     call.result = type;
     call.inputs[0] = &a.view();
     call.out = &out;
-    return result.perform(request, backend, operands, 1, [&](const Execution &where) {
+    return result.perform(request, backend, operands, 1, call, [&](const Execution &where) {
         const Status status = fill(where, initial, op == Op::prod);
         return status == CUKERN_OK ? scan(call, where) : status;
     });

@@ -97,7 +97,7 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
     call.inputs[0] = &a.view();
     call.inputs[1] = count > 1 ? &b.view() : nullptr;
     call.out = &result.view();
-    PyObject *const done = result.perform(request, backend, operands, count,
+    PyObject *const done = result.perform(request, backend, operands, count, call,
                                           [&](const Execution &where) { return elementwise(call, where); });
     const bool may_repeat = a.family() == Family::array || a.family() == Family::exchange;
     if (may_repeat && done != nullptr && cast == nullptr && given_stream == nullptr)

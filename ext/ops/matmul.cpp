@@ -143,10 +143,6 @@ PyObject *run_matmul(PyObject *module, const char *function, MatmulAlgorithm alg
     Operand *const operands[] = {&a, &b};
     Result result;
     if (!result.prepare(request, shape, type, operands, 2, Overlap::none_allowed, reading)) return nullptr;
-    if (backend == Backend::host && algorithm != MatmulAlgorithm::tiled)
-        return result.perform_in_python(
-            request, operands, 2, [&] { return product_on_host(module, function, a, b, shape, type, result); });
-
     const TensorView x = as_rows(a.view(), true);
     const TensorView y = as_rows(b.view(), false);
     const TensorView z = as_matrix(result.view(), x.shape[0], y.shape[1], a.view().ndim == 2, b.view().ndim == 2);
@@ -156,9 +152,15 @@ PyObject *run_matmul(PyObject *module, const char *function, MatmulAlgorithm alg
     call.inputs[0] = &x;
     call.inputs[1] = &y;
     call.out = &z;
+    const Placement placement = result.place(call);
+    if ((placement == Placement::host || backend == Backend::host) && algorithm != MatmulAlgorithm::tiled) {
+        if (result.is_on_host() && !is_explaining()) count_call(Placement::host);
+        return result.perform_in_python(
+            request, operands, 2, [&] { return product_on_host(module, function, a, b, shape, type, result); });
+    }
     if (algorithm == MatmulAlgorithm::cublas || (algorithm == MatmulAlgorithm::automatic && prefers_cublas(call)))
         if (!seek_cublas(module)) return nullptr;
-    return result.perform(request, backend, operands, 2,
+    return result.perform(request, backend, operands, 2, call,
                           [&](const Execution &where) { return matmul(call, where); });
 }
 

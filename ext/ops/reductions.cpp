@@ -124,7 +124,7 @@ PyObject *run_reduction(ModuleState &state, Op op, PyObject *object, const Reduc
     call.inputs[0] = &a.view();
     std::copy_n(plan.reduced, kMaxDims, call.reduced);
     call.out = &out;
-    return result.perform(request, backend, operands, 1,
+    return result.perform(request, backend, operands, 1, call,
                           [&](const Execution &where) { return reduce(call, where); });
 }
 

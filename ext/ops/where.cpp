@@ -98,7 +98,7 @@ PyObject *run(ModuleState &state, Op op, PyObject *const *objects, PyObject *out
     call.inputs[1] = &a.view();
     call.inputs[2] = &b.view();
     call.out = &result.view();
-    return result.perform(request, backend, operands, 3,
+    return result.perform(request, backend, operands, 3, call,
                           [&](const Execution &where) { return elementwise(call, where); });
 }
 

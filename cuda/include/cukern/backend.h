@@ -28,6 +28,7 @@ struct DeviceInfo {
     std::size_t memory = 0;  // bytes
     int capability_major = 0;
     int capability_minor = 0;
+    int multiprocessors = 0;  // 0 of the host
 };
 
 Status device_count(int *count) noexcept;

@@ -47,6 +47,8 @@ struct Counters {
     std::int64_t device_to_host = 0;      // bytes
     std::int64_t driver_allocations = 0;  // of memory of any kind
     std::int64_t free_list_hits = 0;      // allocations served from what was cached
+    std::int64_t calls_on_host = 0;       // of calls on arrays in host memory, those that the processor computed
+    std::int64_t calls_on_device = 0;     // and those that were brought to the device
 };
 Counters counters() noexcept;
 

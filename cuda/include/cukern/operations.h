@@ -10,13 +10,18 @@
 
 namespace cukern {
 
+// Of a call on the host's memory: the processor computes it there, or it is brought to the device and back.
+enum class Placement : std::int8_t { automatic, host, device };
+
 // Where a call's arrays are, and with that how it runs. In memory that a device reaches it is enqueued on a
-// stream, in whose order it runs. Memory of the host alone is brought to the back-end and the result back, and the
-// call returns when it is there: make it without the GIL unless it is short.
+// stream, in whose order it runs. A call on memory of the host alone returns when its result is there: make it
+// without the GIL unless it is short.
 struct Execution {
     bool on_device = false;
     StreamRef stream;
     int host_device = -1;  // that the host's memory is brought to; -1: the thread's current one
+    Placement placement = Placement::automatic;  // of the host's memory; automatic: yet to be chosen
+    bool is_shared = false;                      // an Array is among it that the device reaches
 };
 
 // The arrays of a call; inputs beyond those that its operation takes are null.

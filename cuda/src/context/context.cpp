@@ -10,6 +10,7 @@
 #include <mutex>
 #include <new>
 
+#include "context/placement_setting.h"
 #include "cukern/storage.h"
 #include "host/thread_pool.h"
 #include "runtime/fork_mutex.h"
@@ -21,6 +22,7 @@ struct Globals {
     ForkMutex mutex;
     Context *contexts[2] = {};  // by Backend; made once, never destroyed: the driver goes before we could
     std::atomic<Context *> active{nullptr};
+    std::atomic<Context *> processor{nullptr};  // the host back-end's, once it is used beside another one
     BackendInfo info;
 };
 std::atomic<Globals *> g_globals{nullptr};
@@ -32,8 +34,15 @@ void start_anew() noexcept {
     g_generation.fetch_add(1, std::memory_order_relaxed);
     g_captured_graphs.store(0, std::memory_order_relaxed);  // they are the parent's
     Globals *parent = g_globals.load(std::memory_order_relaxed);
-    if (parent == nullptr || parent->contexts[static_cast<int>(Backend::cuda)] != nullptr) return;
-    g_globals.store(nullptr, std::memory_order_relaxed);
+    if (parent == nullptr) return;
+    if (parent->contexts[static_cast<int>(Backend::cuda)] == nullptr) {
+        g_globals.store(nullptr, std::memory_order_relaxed);
+        return;
+    }
+    Context *const active = parent->active.load(std::memory_order_relaxed);
+    Context *&host = parent->contexts[static_cast<int>(Backend::host)];
+    parent->processor.store(nullptr, std::memory_order_relaxed);
+    if (active != host) host = nullptr;  // its locks may be held by threads that are not here
 }
 
 Globals *globals() noexcept {
@@ -75,6 +84,7 @@ Status choose(BackendInfo *info) noexcept {
     if (!is_thread_count_valid())
         return fail(CUKERN_NO_BACKEND, "CUKERN_NUM_THREADS is '%.40s'; expected a number of threads, from 1 on",
                     std::getenv("CUKERN_NUM_THREADS"));
+    CUKERN_TRY(check_process_placement());
     const char *wish = std::getenv("CUKERN_BACKEND");
     if (wish == nullptr || wish[0] == '\0') wish = "auto";
     if (std::strcmp(wish, "host") == 0) {
@@ -119,22 +129,36 @@ Status activate(Context **out) noexcept {
 
 }  // namespace
 
-Status context(Context **out) noexcept {
+Status chosen_context(Context **out) noexcept {
     Globals *g = globals();
     if (g == nullptr) return no_memory();
-    Context *active = g->active.load(std::memory_order_acquire);
-    if (active == nullptr) CUKERN_TRY(activate(&active));
-    *out = active;
-    return active->runtime.ready();
+    *out = g->active.load(std::memory_order_acquire);
+    return *out != nullptr ? CUKERN_OK : activate(out);
+}
+
+Status context(Context **out) noexcept {
+    CUKERN_TRY(chosen_context(out));
+    return (*out)->runtime.ready();
+}
+
+Status processor_context(Context **out) noexcept {
+    CUKERN_TRY(chosen_context(out));
+    if ((*out)->runtime.backend() == Backend::host) return CUKERN_OK;
+    Globals *g = globals();
+    if (g == nullptr) return no_memory();
+    *out = g->processor.load(std::memory_order_acquire);
+    if (*out != nullptr) return CUKERN_OK;
+    const std::lock_guard lock(g->mutex);
+    CUKERN_TRY(context_of(*g, Backend::host, out));
+    g->processor.store(*out, std::memory_order_release);
+    return CUKERN_OK;
 }
 
 int fork_generation() noexcept { return g_generation.load(std::memory_order_relaxed); }
 
 Status active_backend(Backend *backend) noexcept {
-    Globals *g = globals();
-    if (g == nullptr) return no_memory();
-    Context *active = g->active.load(std::memory_order_acquire);
-    if (active == nullptr) CUKERN_TRY(activate(&active));
+    Context *active = nullptr;
+    CUKERN_TRY(chosen_context(&active));
     *backend = active->runtime.backend();
     return CUKERN_OK;
 }

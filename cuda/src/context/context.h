@@ -12,6 +12,10 @@
 
 namespace cukern {
 
+// Counts the forks between the first process and this one. What an earlier generation made is not touched: a child
+// shares no lock, thread or device with its parent.
+int fork_generation() noexcept;
+
 struct Context {
     explicit Context(Runtime &r) noexcept
         : runtime(r), events(r), blocks(r, events), graph_blocks(r, blocks), lanes(r, blocks) {
@@ -23,6 +27,7 @@ struct Context {
     BlockPool blocks;
     GraphBlocks graph_blocks;
     StagingLanes lanes;
+    const int generation = fork_generation();  // of the process that made it
     // Storages that were given up, with their blocks, each for the next call that asks for as much.
     static constexpr int kSpares = 32;
     std::atomic<Storage *> spares[kSpares] = {};
@@ -30,9 +35,9 @@ struct Context {
 
 // The back-end in use, chosen on the first call. Fails after a fork of a process that had used the GPU.
 Status context(Context **out) noexcept;
-
-// Counts the forks between the first process and this one. What an earlier generation made is not touched: a child
-// shares no lock, thread or device with its parent.
-int fork_generation() noexcept;
+// The same without a look at whether it can work.
+Status chosen_context(Context **out) noexcept;
+// The host back-end, for calls that the processor computes although another one is in use.
+Status processor_context(Context **out) noexcept;
 
 }  // namespace cukern

@@ -55,6 +55,7 @@ public:
         info->memory = properties.totalGlobalMem;
         info->capability_major = properties.major;
         info->capability_minor = properties.minor;
+        info->multiprocessors = properties.multiProcessorCount;
         return CUKERN_OK;
     }
 

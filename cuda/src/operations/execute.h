@@ -1,11 +1,12 @@
-// How every operation runs, whatever it computes: its arrays brought to where kernels reach them, a device
-// current, the work enqueued.
+// How every operation runs, whatever it computes: on the processor; or its arrays brought to where kernels reach
+// them, a device current, the work enqueued.
 #pragma once
 
 #include <cstring>
 
 #include "context/context.h"
 #include "cukern/operations.h"
+#include "cukern/placement.h"
 #include "transfer/staging.h"
 
 namespace cukern {
@@ -41,15 +42,21 @@ Status execute_staged(const Call &call, int device, Staging::Uses uses, const Ru
 template <typename Call, typename Run>
 Status execute(const Call &call, const Execution &where, Staging::Uses uses, const Run &run) noexcept {
     if (count_of(*call.out) == 0) return CUKERN_OK;
+    if (!where.on_device) {
+        const Placement placement = where.placement != Placement::automatic
+                                        ? where.placement
+                                        : choose_placement(call, where).placement;
+        count_call(placement);
+        if (placement == Placement::device) return execute_staged(call, where.host_device, uses, run);
+        Context *processor = nullptr;
+        CUKERN_TRY(processor_context(&processor));
+        return run(*processor, call, StreamRef{});
+    }
     Context *active = nullptr;
     CUKERN_TRY(context(&active));
-    if (where.on_device) {
-        const DeviceGuard guard(active->runtime, where.stream.device);
-        CUKERN_TRY(guard.status());
-        return run(*active, call, where.stream);
-    }
-    if (!Staging::is_needed(*active)) return run(*active, call, where.stream);
-    return execute_staged(call, where.host_device, uses, run);
+    const DeviceGuard guard(active->runtime, where.stream.device);
+    CUKERN_TRY(guard.status());
+    return run(*active, call, where.stream);
 }
 
 }  // namespace cukern

@@ -36,6 +36,14 @@ bool as_matrix(const TensorView &view, Matrix *matrix) noexcept {
     return false;
 }
 
+bool is_worth_cublas(const MatmulCall &call) noexcept {
+    constexpr std::int64_t kSmallProduct = 32;  // up to here cuBLAS's launch costs more than its kernel saves
+    const std::int64_t m = call.inputs[0]->shape[0];
+    const std::int64_t k = call.inputs[0]->shape[1];
+    const std::int64_t n = call.inputs[1]->shape[1];
+    return is_floating(call.compute) && (m > kSmallProduct || k > kSmallProduct || n > kSmallProduct);
+}
+
 class Product {
 public:
     Product(Context &context, const MatmulCall &call, const StreamRef &stream) noexcept
@@ -104,7 +112,8 @@ private:
         p.ldc = c.ld;
         p.workspace = nullptr;
         bool cublas = call_.algorithm == MatmulAlgorithm::cublas;
-        if (call_.algorithm == MatmulAlgorithm::automatic) cublas = prefers_cublas(call_) && find_cublas();
+        if (call_.algorithm == MatmulAlgorithm::automatic)
+            cublas = context_.runtime.backend() == Backend::cuda && is_worth_cublas(call_) && find_cublas();
         if (!cublas) return context_.runtime.launch_matmul(p, stream_.handle);
         Capture capture;
         if (stream_.id != 0) CUKERN_TRY(context_.runtime.find_capture(stream_.handle, &capture));
@@ -140,19 +149,13 @@ Status check_algorithm(const Context &context, const MatmulCall &call) noexcept 
 }  // namespace
 
 bool prefers_cublas(const MatmulCall &call) noexcept {
-    constexpr std::int64_t kSmallProduct = 32;  // up to here cuBLAS's launch costs more than its kernel saves
     Context *active = nullptr;
-    if (!is_floating(call.compute) || context(&active) != CUKERN_OK) return false;
-    if (active->runtime.backend() != Backend::cuda) return false;
-    const std::int64_t m = call.inputs[0]->shape[0];
-    const std::int64_t k = call.inputs[0]->shape[1];
-    const std::int64_t n = call.inputs[1]->shape[1];
-    return m > kSmallProduct || k > kSmallProduct || n > kSmallProduct;
+    return is_worth_cublas(call) && context(&active) == CUKERN_OK && active->runtime.backend() == Backend::cuda;
 }
 
 Status matmul(const MatmulCall &call, const Execution &where) noexcept {
     Context *active = nullptr;
-    CUKERN_TRY(context(&active));
+    CUKERN_TRY(chosen_context(&active));
     CUKERN_TRY(check_algorithm(*active, call));
     const auto run = [](Context &context, const MatmulCall &own, const StreamRef &stream) {
         return Product(context, own, stream).run();

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "cukern/placement.h"
 #include "runtime/graph_calls.h"
 #include "runtime/kernel_loader.h"
 
@@ -21,6 +22,7 @@ FaultCounter g_faults[testing::kNumFaults];
 
 std::atomic<std::int64_t> g_moved[3];  // bytes by CopyKind
 std::atomic<std::int64_t> g_free_list_hits{0};
+std::atomic<std::int64_t> g_calls[3];  // on arrays in host memory, by Placement
 
 std::atomic<std::int64_t> g_held[testing::kNumResources];
 
@@ -70,10 +72,16 @@ Counters counters() noexcept {
     c.device_to_host = g_moved[static_cast<int>(CopyKind::device_to_host)].load(relaxed);
     c.driver_allocations = testing::calls(Fault::allocate);
     c.free_list_hits = g_free_list_hits.load(relaxed);
+    c.calls_on_host = g_calls[static_cast<int>(Placement::host)].load(relaxed);
+    c.calls_on_device = g_calls[static_cast<int>(Placement::device)].load(relaxed);
     return c;
 }
 
 void count_free_list_hit() noexcept { g_free_list_hits.fetch_add(1, std::memory_order_relaxed); }
+
+void count_call(Placement placement) noexcept {
+    g_calls[static_cast<int>(placement)].fetch_add(1, std::memory_order_relaxed);
+}
 
 void Runtime::count_moved(std::size_t bytes, CopyKind kind) noexcept {
     g_moved[static_cast<int>(kind)].fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);

@@ -1,0 +1,305 @@
+"""The constants by which cukern chooses where calls on arrays of the host run.
+
+    python benchmarks/placement_model.py --measure     on a machine with a GPU: results/placement_model.json
+    python benchmarks/placement_model.py --write       writes cuda/src/placement/*.inc from that
+
+Each constant is measured by itself, as the median of seven: an element of each row of the table on one thread, what
+threads read and write, what a call through the device takes, what goes over the link, and products.
+`--check` measures a grid of calls placed on either side and by `auto`, into results/placement.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+MODEL = HERE / "results/placement_model.json"
+CHECK = HERE / "results/placement.json"
+PLACEMENT = HERE.parent / "cuda/src/placement"
+ROUNDS = 7
+THREADS = (1, 4, 16)
+COUNT = 50_000  # elements of a row: operands of one thread, in its cache
+LARGE = 1 << 26
+# In the order of `Machine` in cuda/src/placement/machines.h.
+FIELDS = [
+    *("multiprocessors", "thread_memory", "most_memory", "thread_cache", "host_call", "host_threads"),
+    *("small_call", "large_call", "thread_copies", "most_copies", "device_work"),
+    *("host_products", "host_integer_products", "device_products", "device_integer_products"),
+]
+
+
+def nanoseconds_of(call: Callable[[], Any], least: float = 2e-3) -> float:
+    """Return the median of seven times of a call."""
+    call()
+    begin = time.perf_counter()
+    call()
+    repeat = max(1, int(least / max(time.perf_counter() - begin, 1e-7)))
+
+    def once() -> float:
+        start = time.perf_counter()
+        for _ in range(repeat):
+            call()
+        return (time.perf_counter() - start) / repeat * 1e9
+
+    return statistics.median(once() for _ in range(ROUNDS))
+
+
+def rows() -> dict[str, dict[str, float]]:
+    """Return the nanoseconds that one thread takes for an element of each row in each type that it computes in."""
+    import numpy as np
+
+    import cukern
+    from cukern import _cukern
+
+    rng = np.random.default_rng(0)
+    found: dict[str, dict[str, float]] = {}
+    types = [str(dtype) for dtype in (*cukern.__array_namespace_info__().dtypes(), "float16", "bfloat16")]
+    for row in _cukern._table:
+        name, kind = row["name"], row["kind"]
+        function = getattr(cukern, name)
+        for dtype in types:
+            scale = 30 if name in ("asin", "acos", "atanh") else 1
+            x, y = (cukern.asarray(rng.integers(1, 20, COUNT) / scale).astype(dtype) for _ in range(2))
+            if name == "any":
+                x = cukern.zeros(COUNT, dtype)
+            args = {"unary": (x,), "reduction": (x,), "scalar": (x, 3), "axpy": (3, x, y)}.get(kind, (x, y))
+            args = (y > y, x, y) if kind == "choice" else args
+            try:
+                if kind != "reduction" and _cukern._compute_type(name, *args[-2 if kind == "axpy" else 0 :][:2]) != dtype:
+                    continue
+            except (TypeError, ValueError, OverflowError):
+                pass
+            try:
+                out = function(*args)
+            except (TypeError, OverflowError):
+                continue
+            time_of = nanoseconds_of(lambda f=function, a=args, o=out: f(*a, out=o), 2e-4)
+            found.setdefault(name, {})[dtype] = time_of / COUNT
+    return found
+
+
+def products(multiply: Callable[..., Any], side: int) -> dict[str, float]:
+    """Return multiply-adds a nanosecond by element type."""
+    import numpy as np
+
+    found = {}
+    for dtype in ("float32", "float64", "int64"):
+        n = side if dtype != "int64" else side // 4
+        a = np.ones((n, n), dtype)
+        out = np.empty_like(a)
+        found[dtype] = n**3 / nanoseconds_of(lambda a=a, out=out: multiply(a, a, out=out), 1e-3)
+    return found
+
+
+def measure_part(part: str) -> dict[str, Any]:
+    """Return what is measured with the threads that the process has."""
+    import numpy as np
+
+    import cukern
+
+    if part == "rows":
+        return {"rows": rows()}
+    x, y = (np.random.default_rng(i).random(LARGE, np.float32) for i in range(2))
+    out = np.empty_like(x)
+    small, few, some = x[:8], x[: 1 << 15], x[: 1 << 16]
+    result: dict[str, Any] = {}
+    with cukern.placement("host"):
+        result["memory"] = 12 * LARGE / nanoseconds_of(lambda: cukern.add(x, y, out=out))
+        result["host_call"] = nanoseconds_of(lambda: cukern.add(small, small, out=out[:8]))
+        result["host_some"] = nanoseconds_of(lambda: cukern.add(some, some, out=out[: 1 << 16]))
+        result["host_few"] = nanoseconds_of(lambda: cukern.add(few, few, out=out[: 1 << 15]))
+        result["host_products"] = products(np.matmul, 2048)
+    with cukern.placement("device"):
+        result["small_call"] = nanoseconds_of(lambda: cukern.add(small, small, out=out[:8]))
+        result["large_call"] = nanoseconds_of(lambda: cukern.add(some[: 1 << 15], some[: 1 << 15], out=out[: 1 << 15]))
+        result["copies"] = 12 * LARGE / nanoseconds_of(lambda: cukern.add(x, y, out=out))
+    if cukern.backend() == "cuda":
+        result["device_products"] = device_products()
+    return result
+
+
+def device_products() -> dict[str, float]:
+    """Return multiply-adds a nanosecond of products on the device."""
+    import cukern
+
+    found = {}
+    for dtype in ("float32", "float64", "int64"):
+        n = 4096 if dtype != "int64" else 2048
+        a = cukern.ones((n, n), dtype)
+
+        def multiply(a: Any = a) -> None:
+            cukern.matmul(a, a)
+            cukern.synchronize()
+
+        found[dtype] = n**3 / nanoseconds_of(multiply)
+    return found
+
+
+def in_process(argument: str, threads: int) -> Any:
+    """Run this script in a process with so many threads; return what it prints."""
+    environment = os.environ | {"CUKERN_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
+    if argument == "--part=rows":
+        environment["CUKERN_BACKEND"] = "host"
+    command = [sys.executable, __file__, argument]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure() -> None:
+    """Write what this machine's constants are made of."""
+    import numpy as np
+
+    import cukern
+    from cukern import _cukern
+
+    most = len(os.sched_getaffinity(0))
+    devices = _cukern._information()["devices"]
+    result = {"device": devices[0]["name"], "cores": most, "numpy": np.__version__, "cukern": cukern.__version__}
+    result["multiprocessors"] = devices[0]["multiprocessors"]
+    result["parts"] = {str(n): in_process("--part=all", n) for n in THREADS if n <= most}
+    result |= in_process("--part=rows", 1)
+    MODEL.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result["parts"], indent=1))
+
+
+def constants(model: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a Machine."""
+    parts = model["parts"]
+    one, most = parts["1"], parts[max(parts, key=int)]
+    bytes_of_call = 12 * (1 << 15)
+    return {
+        "multiprocessors": model["multiprocessors"],
+        "thread_memory": one["memory"],
+        "most_memory": most["memory"],
+        "thread_cache": 1 << 20,
+        "host_call": one["host_call"],
+        "host_threads": max(most["host_some"] - most["host_few"], 1000.0),
+        "small_call": most["small_call"],
+        "large_call": most["large_call"] - bytes_of_call / most["copies"],
+        "thread_copies": one["copies"],
+        "most_copies": max(part["copies"] for part in parts.values()),
+        "device_work": 1000.0,
+        "host_products": [one["host_products"][each] for each in ("float32", "float64")],
+        "host_integer_products": most["host_products"]["int64"],
+        "device_products": [most["device_products"][each] for each in ("float32", "float64")],
+        "device_integer_products": most["device_products"]["int64"],
+    }
+
+
+def written(value: Any) -> str:
+    """Return a constant as C++."""
+    return f"{{{', '.join(map(written, value))}}}" if isinstance(value, list) else f"{value:.4g}"
+
+
+def write() -> None:
+    """Write the constants as C++."""
+    model = json.loads(MODEL.read_text())
+    found = constants(model)
+    line = ", ".join([f'"{model["device"]}"', *(written(found[name]) for name in FIELDS)])
+    (PLACEMENT / "machines.inc").write_text(f"// Made by benchmarks/placement_model.py.\n{{{line}}},\n")
+    lines = [
+        f"CUKERN_HOST_COST({name}, {dtype if dtype != 'bool' else 'bool_'}, {max(1, round(cost * 1000))})"
+        for name, costs in model["rows"].items()
+        for dtype, cost in costs.items()
+    ]
+    head = "// Picoseconds that one thread takes for an element. Made by benchmarks/placement_model.py.\n"
+    (PLACEMENT / "host_costs.inc").write_text(head + "\n".join(lines) + "\n")
+
+
+def grid() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
+    """Yield what is checked: a name, a function, its arrays."""
+    import numpy as np
+
+    import cukern
+
+    rng = np.random.default_rng(1)
+    for count in (1000, 30_000, 10**6, 10**7):
+        for dtype in ("float32", "float64"):
+            x, y = (rng.random(count).astype(dtype) for _ in range(2))
+            for name in ("add", "tanh", "pow", "sqrt", "logaddexp"):
+                args = (x,) if name in ("tanh", "sqrt") else (x, y)
+                yield f"{name} {dtype} {count}", getattr(cukern, name), args
+            for name in ("sum", "max", "std"):
+                yield f"{name} {dtype} {count}", getattr(cukern, name), (x,)
+    for side in (100, 1000, 4000):
+        for dtype in ("float32", "float64"):
+            a = rng.random((side, side)).astype(dtype)
+            yield f"matmul {dtype} {side}", cukern.matmul, (a, a)
+            yield f"transposed add {dtype} {side}", cukern.add, (a, a.T)
+
+
+def check_part() -> list[dict[str, Any]]:
+    """Return the times of the grid on either side, and by `auto`, in alternated rounds."""
+    import cukern
+
+    found = []
+    for name, function, args in grid():
+        out = function(*args)
+        times: dict[str, list[float]] = {"host": [], "device": [], "auto": []}
+        repeat = 1
+        for turn in range(ROUNDS + 1):
+            for where, seen in times.items():
+                with cukern.placement(where):
+                    begin = time.perf_counter()
+                    for _ in range(repeat):
+                        function(*args, out=out)
+                    seen.append((time.perf_counter() - begin) / repeat)
+            if turn == 0:  # warms up
+                repeat = max(1, int(5e-4 / max(seen[0] for seen in times.values())))
+                times = {where: [] for where in times}
+        medians = {where: statistics.median(seen) for where, seen in times.items()}
+        told = cukern.explain_placement(function, *args)
+        found.append({"name": name, "placed": told["placement"], "told": [told["host"], told["device"]], **medians})
+    return found
+
+
+def check() -> None:
+    """Write how much slower `auto` is than the better side."""
+    from source_id import source_id
+
+    most = len(os.sched_getaffinity(0))
+    result = {str(n): in_process("--part=check", n) for n in THREADS if n <= most}
+    worst = []
+    for threads, cases in result.items():
+        ratios = [case["auto"] / min(case["host"], case["device"]) for case in cases]
+        mean = math.exp(statistics.fmean(map(math.log, ratios)))
+        print(f"{threads} threads: auto over the better side: mean {mean:.3f}, most {max(ratios):.2f}")
+        for ratio, case in sorted(zip(ratios, cases, strict=True), key=lambda pair: -pair[0])[:8]:
+            host, device = case["told"]
+            print(
+                f"  {ratio:.2f} {case['name']}: {case['placed']}; host {case['host'] * 1e6:.1f} us (told "
+                f"{host * 1e6:.1f}), device {case['device'] * 1e6:.1f} (told {device * 1e6:.1f})"
+            )
+        worst.append(max(ratios))
+    CHECK.write_text(json.dumps({"sources": source_id(), "worst": max(worst), "threads": result}, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("measure", "write", "check"):
+        parser.add_argument(f"--{name}", action="store_true")
+    parser.add_argument("--part", choices=["all", "rows", "check"])
+    options = parser.parse_args()
+    sys.path[:0] = [str(HERE), str(HERE.parent / "scripts")]
+    if options.part:
+        print(json.dumps(check_part() if options.part == "check" else measure_part(options.part)))
+    if options.measure:
+        measure()
+    if options.write:
+        write()
+    if options.check:
+        check()
+
+
+if __name__ == "__main__":
+    main()

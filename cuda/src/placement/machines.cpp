@@ -1,0 +1,67 @@
+#include "placement/machines.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+namespace cukern {
+namespace {
+
+constexpr Machine kMachines[] = {
+#include "placement/machines.inc"
+};
+
+// Of operations that nobody has measured: a division's, and that of a function of 64 bits.
+constexpr int kTypicalCost = 1000;
+constexpr int kNumOps = static_cast<int>(Op::clip) + 1;
+
+struct Costs {
+    std::uint32_t picoseconds[kNumOps][kNumElementTypes] = {};
+
+    constexpr Costs() {
+        for (auto &row : picoseconds)
+            for (std::uint32_t &cost : row) cost = kTypicalCost;
+#define CUKERN_HOST_COST(op, type, cost) \
+    picoseconds[static_cast<int>(Op::op)][static_cast<int>(ElementType::type)] = cost;
+#include "placement/host_costs.inc"
+#undef CUKERN_HOST_COST
+    }
+};
+constexpr Costs kCosts;
+
+// Of the processor's vectors, in those of the machines that were measured.
+double vector_length() noexcept {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") != 0) return 1;
+    return __builtin_cpu_supports("avx2") != 0 ? 0.5 : 0.25;
+#else
+    return 0.25;
+#endif
+}
+
+}  // namespace
+
+double host_cost(Op op, ElementType compute) noexcept {
+    return kCosts.picoseconds[static_cast<int>(op)][static_cast<int>(compute)] * 1e-3;
+}
+
+Machine machine_of(const DeviceInfo &device) noexcept {
+    const Machine *nearest = &kMachines[0];
+    for (const Machine &machine : kMachines) {
+        if (std::strcmp(machine.device, device.name) == 0) return machine;
+        if (std::abs(machine.multiprocessors - device.multiprocessors) <
+            std::abs(nearest->multiprocessors - device.multiprocessors))
+            nearest = &machine;
+    }
+    Machine scaled = *nearest;
+    if (device.multiprocessors > 0) {
+        const double part = static_cast<double>(device.multiprocessors) / nearest->multiprocessors;
+        scaled.device_work *= part;
+        for (double &rate : scaled.device_products) rate *= part;
+        scaled.device_integer_products *= part;
+    }
+    for (double &rate : scaled.host_products) rate *= vector_length();
+    return scaled;
+}
+
+}  // namespace cukern

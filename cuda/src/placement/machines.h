@@ -1,0 +1,37 @@
+// The machines that the estimates of placement were measured on.
+#pragma once
+
+#include "cukern/backend.h"
+#include "cukern/ops.h"
+
+namespace cukern {
+
+// Rates are in bytes, or multiply-adds, a nanosecond.
+struct Machine {
+    const char *device;            // as the driver names it
+    int multiprocessors;           // that it has
+    double thread_memory;          // of the host: what one thread reads and writes
+    double most_memory;            // and all of them
+    double thread_cache;           // bytes of operands that each thread has in its cache
+    double host_call;              // nanoseconds: a call, and what waking other threads adds
+    double host_threads;
+    double small_call;             // through the device, of operands that kernels read over the link
+    double large_call;             // of operands that are copied
+    double thread_copies;          // over the link, by one thread
+    double most_copies;            // by all of them
+    double device_work;            // how many times as fast as one thread a device computes
+    double host_products[2];       // of one thread, in float32 and float64
+    double host_integer_products;  // of all threads: NumPy's are of one
+    double device_products[2];
+    double device_integer_products;
+};
+
+// Nanoseconds that one thread takes for an element of an operation, with its operands in cache. What was not
+// measured counts as typical.
+double host_cost(Op op, ElementType compute) noexcept;
+
+// The constants for a device. Of one that was not measured: those of the one that has the most like number of
+// multiprocessors, scaled by that, and the processor's by the vectors that it has.
+Machine machine_of(const DeviceInfo &device) noexcept;
+
+}  // namespace cukern
