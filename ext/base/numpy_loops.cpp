@@ -46,8 +46,13 @@ bool takes_loops(Op op, ElementType type) noexcept {
         case Op::pow:
         case Op::reciprocal: return is_floating(type);  // of integers NumPy's raise, and divide by zero
         case Op::positive:
-        case Op::abs: return true;
-        // Of complex numbers NumPy rounds by the place in the loop: its vectors contract, the rest does not.
+        case Op::abs:
+        case Op::add:
+        case Op::subtract:
+        case Op::negative:
+        case Op::conj: return true;
+        // Of complex numbers NumPy rounds by the place in the loop: its vectors contract
+        // products, the rest does not.
         default: return kind_of(type) != 'c' || is_comparison(op) || is_logical(op);
     }
 }

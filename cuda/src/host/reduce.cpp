@@ -16,34 +16,15 @@ namespace cukern::host {
 namespace {
 
 constexpr int kLevels = 64;
+constexpr std::int64_t kLoopBlock = 1 << 14;  // elements that a loop of another library takes at once
+constexpr std::int64_t kLeastLoop = 32;       // and from how many on it pays
 constexpr std::int64_t kPiece = 1 << 16;
 constexpr std::int64_t kGrain = 16384;  // elements below which a second thread costs more than it saves
-
-// The largest or least of one result's elements, by another library's loop.
-template <Op op, typename T>
-[[gnu::noinline]] typename Reducer<op, T>::A extreme_of(const ReduceLaunch &launch, const HostLoop &loop,
-                                                        Walk walk, std::int64_t base, std::int64_t n) noexcept {
-    T value = *reinterpret_cast<const T *>(element_at(launch, base + walk.offset));
-    while (n > 0) {
-        const std::int64_t part = std::min(walk.run(), n);
-        const std::int64_t strides[] = {0, walk.stride()};
-        const LoopRun run{{reinterpret_cast<const char *>(&value), element_at(launch, base + walk.offset)},
-                          strides,
-                          2,
-                          sizeof(T),
-                          &value,
-                          0};
-        call_loop(loop, run, part);
-        walk.advance(part);
-        n -= part;
-    }
-    return Reducer<op, T>::of(value, 0);
-}
 
 // The place of the largest or least of one result's elements, by another library's function for packed ones.
 template <Op op, typename T>
 [[gnu::noinline]] typename Reducer<op, T>::A place_of(const ReduceLaunch &launch, HostIndexFunction function,
-                                                      Walk walk, std::int64_t base, std::int64_t begin,
+                                                      Walk &walk, std::int64_t base, std::int64_t begin,
                                                       std::int64_t end) noexcept {
     using F = Reducer<op, T>;
     auto best = F::identity();
@@ -59,6 +40,52 @@ template <Op op, typename T>
     return best;
 }
 
+// Joins what a block has come to with those before it.
+template <typename F>
+void join_block(typename F::A sum, typename F::A *waiting, std::uint64_t *blocks) noexcept {
+    int level = 0;
+    for (; (*blocks >> level & 1U) != 0; ++level) sum = F::join(waiting[level], sum);
+    waiting[level] = sum;
+    ++*blocks;
+}
+
+// Results [begin, end) of elements that follow each other in one run, all of it by another library's function. False
+// where there is none.
+template <Op op, typename T>
+bool reduce_runs(const ReduceLaunch &launch, std::int64_t begin, std::int64_t end) noexcept {
+    constexpr ElementType kOwn = ElementTypeOf<T>::value;
+    const std::int64_t n = launch.reduced;
+    if (launch.type != kOwn || launch.num_reduced != 1 || n < kLeastLoop || n > kLoopBlock) return false;
+    const std::int64_t stride = launch.reduced_strides[0];
+    [[maybe_unused]] Walk walk(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
+    [[maybe_unused]] const auto elements = [&] {
+        const auto *first = reinterpret_cast<const T *>(element_at(launch, walk.offset));
+        walk.advance(1);
+        return first;
+    };
+    if constexpr (op == Op::argmax || op == Op::argmin) {
+        const HostIndexFunction function = index_function_of(kOwn, op == Op::argmax);
+        if (function == nullptr || stride != 1) return false;
+        for (std::int64_t i = begin; i < end; ++i) {
+            std::intptr_t index = 0;
+            function(const_cast<T *>(elements()), n, &index, nullptr);
+            static_cast<std::int64_t *>(launch.out)[i] = index;
+        }
+        return true;
+    } else if constexpr (std::is_same_v<typename Reducer<op, T>::A, T>) {
+        using R = reduced_t<op, T>;
+        const HostLoop loop = joining_loop<op, T>();
+        if (loop.function == nullptr) return false;
+        const Finish finish = finish_of(launch.op, n, launch.correction);
+        for (std::int64_t i = begin; i < end; ++i)
+            static_cast<R *>(launch.out)[i] =
+                Reducer<op, T>::template result<R>(joined_by(loop, elements(), stride, n), finish);
+        return true;
+    } else {
+        return false;
+    }
+}
+
 // Reduces elements [begin, end) of one result.
 template <Op op, typename T>
 [[gnu::noinline]] typename Reducer<op, T>::A reduce_range(const ReduceLaunch &launch, std::int64_t base,
@@ -68,42 +95,65 @@ template <Op op, typename T>
     constexpr ElementType kOwn = ElementTypeOf<T>::value;
     const bool is_own = launch.type == kOwn;
     Walk walk(launch.reduced_shape, launch.reduced_strides, launch.num_reduced, begin);
-    if constexpr (op == Op::max || op == Op::min) {
-        if (const HostLoop loop = extreme_loop<op, T>(); loop.function != nullptr && is_own && begin < end)
-            return extreme_of<op, T>(launch, loop, walk, base, end - begin);
-    }
     if constexpr (op == Op::argmax || op == Op::argmin) {
         const HostIndexFunction function = index_function_of(kOwn, op == Op::argmax);
         if (function != nullptr && is_own && walk.stride() == 1)
             return place_of<op, T>(launch, function, walk, base, begin, end);
     }
-    T elements[kBlock];
+    constexpr bool kJoinsElements = std::is_same_v<A, T>;
+    const HostLoop loop = kJoinsElements ? joining_loop<op, T>() : HostLoop{};
+    constexpr std::int64_t kLength = op == Op::any || kJoinsElements ? kLongBlock : kBlock;
+    T elements[kLength];
     A waiting[kLevels];  // of 1, 2, 4, ... blocks, where `blocks` has a bit
     std::uint64_t blocks = 0;
     for (std::int64_t at = begin; at < end;) {
         const std::int64_t first = at;
         const T *block = elements;
-        auto n = std::min<std::int64_t>({walk.run(), kBlock, end - at});
-        if (is_own && walk.stride() == 1 && (n >= kBlock / 2 || n == end - at)) {
+        std::int64_t n = std::min(walk.run(), end - at);
+        A sum;
+        if constexpr (kJoinsElements) {
+            if (loop.function != nullptr && is_own && n >= kLeastLoop) {
+                n = std::min(n, kLoopBlock);
+                block = reinterpret_cast<const T *>(element_at(launch, base + walk.offset));
+                sum = joined_by(loop, block, walk.stride(), n);
+                if (n == end - begin) return sum;
+                walk.advance(n);
+                at += n;
+                join_block<F>(sum, waiting, &blocks);
+                continue;
+            }
+        }
+        if constexpr (op == Op::any) {
+            if (size_of(launch.type) == 1 && walk.stride() == 1 && n >= kLeastLoop) {
+                n = std::min(n, kLoopBlock);
+                sum = kinds_of_bytes(element_at(launch, base + walk.offset), n, launch.op == Op::any);
+                walk.advance(n);
+                at += n;
+                if (is_decided<op>(sum, launch.op)) return sum;
+                join_block<F>(sum, waiting, &blocks);
+                continue;
+            }
+        }
+        n = std::min(n, kLength);
+        if (is_own && walk.stride() == 1 && (n >= kLength / 2 || n == end - at)) {
             block = reinterpret_cast<const T *>(element_at(launch, base + walk.offset));
             walk.advance(n);
             at += n;
         } else {
-            for (n = 0; n < kBlock && at < end;) {
-                const std::int64_t part = std::min({walk.run(), kBlock - n, end - at});
-                cast_of(launch.type, kOwn)(element_at(launch, base + walk.offset), walk.stride(), elements + n, 1,
-                                           part);
+            for (n = 0; n < kLength && at < end;) {
+                const std::int64_t part = std::min({walk.run(), kLength - n, end - at});
+                load_elements(launch, element_at(launch, base + walk.offset), walk.stride(), elements + n, part);
                 walk.advance(part);
                 n += part;
                 at += part;
             }
         }
-        A sum = reduce_block<op>(block, n, first);
-        if (is_decided<op>(sum, launch.op)) return sum;
-        int level = 0;
-        for (; (blocks >> level & 1U) != 0; ++level) sum = F::join(waiting[level], sum);
-        waiting[level] = sum;
-        ++blocks;
+        if constexpr (kJoinsElements)
+            sum = loop.function != nullptr ? joined_by(loop, block, 1, n) : reduce_long_block<op>(block, n, first);
+        else
+            sum = reduce_block<op>(block, n, first);
+        if (is_decided<op>(sum, launch.op) || at - first == end - begin) return sum;
+        join_block<F>(sum, waiting, &blocks);
     }
     A sum = F::identity();
     for (int level = 0; level < kLevels && blocks >> level != 0; ++level)
@@ -128,9 +178,12 @@ template <Op op, typename T>
     using R = reduced_t<op, T>;
     auto *out = static_cast<R *>(launch.out);
     typename F::A sums[kTile];
+    const std::int64_t tile = tile_length<op, T>();
     Walk walk(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
     for (std::int64_t i = begin; i < end;) {
-        const std::int64_t m = std::min({walk.run(), kTile, end - i});
+        const std::int64_t run = std::min(walk.run(), end - i);
+        const std::int64_t tiles = (run - 1) / tile + 1;
+        const std::int64_t m = (run - 1) / tiles + 1;  // tiles that are alike
         reduce_tile<op, T>(launch, walk.offset, m, 0, launch.reduced, sums);
         for (std::int64_t k = 0; k < m; ++k) out[i + k] = F::template result<R>(sums[k], finish);
         walk.advance(m);
@@ -145,17 +198,17 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
     using R = reduced_t<op, T>;
     auto *out = static_cast<R *>(launch.out);
     const Finish finish = finish_of(launch.op, launch.reduced, launch.correction);
-    const bool in_columns = reduces_columns(op) && launch.reduced > 0 && lies_in_columns(launch);
+    const bool in_columns = launch.reduced > 0 && lies_in_columns(launch);
     const std::int64_t group = in_columns ? launch.kept_shape[launch.num_kept - 1] : 1;  // results in one tile
     const std::int64_t pieces = (launch.reduced - 1) / kPiece + 1;
-    const bool by_pieces = pieces > 1 && launch.kept < kTile;
+    const bool by_pieces = pieces > 1 && launch.kept < kNarrow;
     const std::unique_ptr<A[]> parts(by_pieces ? new (std::nothrow) A[pieces * group] : nullptr);
     if (parts == nullptr) {
         const std::int64_t grain =
-            std::max<std::int64_t>(in_columns ? kTile : 1, kGrain / std::max<std::int64_t>(1, launch.reduced));
+            std::max<std::int64_t>(in_columns ? kNarrow : 1, kGrain / std::max<std::int64_t>(1, launch.reduced));
         parallel_for(launch.kept, grain, [&](std::int64_t begin, std::int64_t end) {
-            if constexpr (reduces_columns(op))
-                if (in_columns) return reduce_columns<op, T>(launch, finish, begin, end);
+            if (in_columns) return reduce_columns<op, T>(launch, finish, begin, end);
+            if (reduce_runs<op, T>(launch, begin, end)) return;
             Walk walk(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
             for (std::int64_t i = begin; i < end; ++i, walk.advance(1)) {
                 const A all = reduce_range<op, T>(launch, walk.offset, 0, launch.reduced);
@@ -169,15 +222,13 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
         parallel_for(pieces, 1, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t piece = begin; piece < end; ++piece) {
                 const std::int64_t stop = std::min(launch.reduced, (piece + 1) * kPiece);
-                if constexpr (reduces_columns(op)) {
-                    if (group > 1) {
-                        A sums[kTile];  // not in `parts`, whose lines of cache other threads write to
-                        reduce_tile<op, T>(launch, walk.offset, group, piece * kPiece, stop, sums);
-                        std::copy_n(sums, group, &parts[piece * group]);
-                        continue;
-                    }
+                if (!in_columns) {
+                    parts[piece] = reduce_range<op, T>(launch, walk.offset, piece * kPiece, stop);
+                    continue;
                 }
-                parts[piece] = reduce_range<op, T>(launch, walk.offset, piece * kPiece, stop);
+                A sums[kNarrow];  // not in `parts`, whose lines of cache other threads write to
+                reduce_tile<op, T>(launch, walk.offset, group, piece * kPiece, stop, sums);
+                std::copy_n(sums, group, &parts[piece * group]);
             }
         });
         join_pieces<F>(parts.get(), pieces, group);
@@ -198,13 +249,21 @@ void reduce_op(const ReduceLaunch &launch) noexcept {
     }
 }
 
+// A mean of bool or of short integers has their exact sum, as whose quotient the reducer gives a float64.
+ReduceLaunch in_integers(const ReduceLaunch &launch) noexcept {
+    ReduceLaunch own = launch;
+    const bool is_exact = kind_of(launch.type) == 'b' || (is_integer(launch.type) && size_of(launch.type) < 8);
+    if (launch.compute == ElementType::float64 && is_exact) own.compute = ElementType::int64;
+    return own;
+}
+
 }  // namespace
 
 // Operations that differ in what becomes of the joined value are reduced by one of them.
 void run_reduction(const ReduceLaunch &launch) noexcept {
     switch (launch.op) {
-        case Op::sum:
-        case Op::mean: return reduce_op<Op::sum>(launch);
+        case Op::mean: return reduce_op<Op::sum>(in_integers(launch));
+        case Op::sum: return reduce_op<Op::sum>(launch);
         case Op::prod: return reduce_op<Op::prod>(launch);
         case Op::var:
         case Op::std: return reduce_op<Op::var>(launch);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 
 #include "formulas/reducers.cuh"
 #include "host/casts.h"
@@ -10,12 +11,17 @@
 
 namespace cukern::host {
 
-constexpr int kBlock = 128;
+constexpr std::int64_t kBlock = 128;
+constexpr std::int64_t kLongBlock = 512;  // of elements that are joined by another library's loop, or by bytes
 
 // Where element `at` of the dimensions lies, and the step to the next along the fastest.
 struct Walk {
     Walk(const std::int64_t *shape, const std::int64_t *strides, int ndim, std::int64_t at) noexcept
         : shape_(shape), strides_(strides), ndim_(ndim) {
+        if (at == 0) {
+            for (int d = 0; d < ndim; ++d) index_[d] = 0;
+            return;
+        }
         for (int d = ndim - 1; d >= 0; --d) {
             index_[d] = at % shape[d];
             at /= shape[d];
@@ -40,7 +46,7 @@ struct Walk {
 private:
     const std::int64_t *shape_;
     const std::int64_t *strides_;
-    const int ndim_;
+    int ndim_;
     std::int64_t index_[kMaxDims];
 };
 
@@ -79,12 +85,50 @@ typename F::A variance_of(const T *elements, std::int64_t n) noexcept {
     return all;
 }
 
+// Which kinds of elements there are among them.
+inline std::uint8_t kinds_of(const Bool *elements, std::int64_t n) noexcept {
+    unsigned char nonzero = 0;
+    unsigned char zero = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+        nonzero |= elements[i].byte;
+        zero |= static_cast<unsigned char>(elements[i].byte == 0 ? 1 : 0);
+    }
+    using F = Reducer<Op::any, Bool>;
+    return static_cast<std::uint8_t>((nonzero != 0 ? F::kNonzero : 0) | (zero != 0 ? F::kZero : 0));
+}
+
+// The same of many bytes, as far as any() or all() needs it: the C library compares and finds them by vectors.
+inline std::uint8_t kinds_of_bytes(const char *bytes, std::int64_t n, bool asks_any) noexcept {
+    using F = Reducer<Op::any, Bool>;
+    const auto length = static_cast<std::size_t>(n);
+    if (!asks_any) return std::memchr(bytes, 0, length) != nullptr ? F::kZero : F::kNonzero;
+    const bool all_zero = bytes[0] == 0 && std::memcmp(bytes, bytes + 1, length - 1) == 0;
+    return all_zero ? F::kZero : F::kNonzero;
+}
+
+// Loads elements as the type that is reduced, packed.
+template <typename T>
+void load_elements(const ReduceLaunch &launch, const char *from, std::int64_t stride, T *to,
+                   std::int64_t n) noexcept {
+    if constexpr (std::is_same_v<T, Bool>) {  // their truth, by another library's comparison with zero
+        alignas(16) static constexpr char kZero[16] = {};
+        const HostLoop differs = loop_of(Op::not_equal, launch.type);
+        if (launch.type != ElementType::bool_ && kind_of(launch.type) != 'c' && differs.function != nullptr) {
+            const std::int64_t strides[] = {stride, 0};
+            call_loop(differs, {{from, kZero}, strides, 2, static_cast<std::size_t>(size_of(launch.type)), to, 1}, n);
+            return;
+        }
+    }
+    cast_of(launch.type, ElementTypeOf<T>::value)(from, stride, to, 1, n);
+}
+
 // What at most kBlock packed elements come to.
 template <Op op, typename T>
 typename Reducer<op, T>::A reduce_block(const T *elements, std::int64_t n, std::int64_t first) noexcept {
     using F = Reducer<op, T>;
     using A = typename F::A;
     if constexpr (op == Op::var) return variance_of<F>(elements, n);
+    if constexpr (op == Op::any) return kinds_of(elements, n);
     A sum = F::of(elements[0], first);
     std::int64_t i = 1;
     if (n >= 16) {
@@ -101,6 +145,16 @@ typename Reducer<op, T>::A reduce_block(const T *elements, std::int64_t n, std::
     return sum;
 }
 
+// The same of at most kLongBlock.
+template <Op op, typename T>
+typename Reducer<op, T>::A reduce_long_block(const T *elements, std::int64_t n, std::int64_t first) noexcept {
+    using F = Reducer<op, T>;
+    auto sum = reduce_block<op>(elements, std::min(n, kBlock), first);
+    for (std::int64_t at = kBlock; at < n; at += kBlock)
+        sum = F::join(sum, reduce_block<op>(elements + at, std::min(n - at, kBlock), first + at));
+    return sum;
+}
+
 // Whether what comes later changes nothing any more: of any and all, which have one kind of partial results.
 template <Op op, typename A>
 constexpr bool is_decided(const A &sum, Op asked) noexcept {
@@ -110,12 +164,48 @@ constexpr bool is_decided(const A &sum, Op asked) noexcept {
         return false;
 }
 
-// The loop of another library that finds the largest or least, or none.
+// The loop of another library that joins partial results, or none.
 template <Op op, typename T>
-HostLoop extreme_loop() noexcept {
-    if constexpr (op == Op::max) return loop_of(Op::maximum, ElementTypeOf<T>::value);
-    if constexpr (op == Op::min) return loop_of(Op::minimum, ElementTypeOf<T>::value);
-    return {};
+HostLoop joining_loop() noexcept {
+    constexpr ElementType kOwn = ElementTypeOf<T>::value;
+    switch (op) {
+        case Op::sum: return loop_of(Op::add, kOwn);
+        case Op::prod: return loop_of(Op::multiply, kOwn);
+        case Op::max: return loop_of(Op::maximum, kOwn);
+        case Op::min: return loop_of(Op::minimum, kOwn);
+        default: return {};
+    }
+}
+
+// Joins n elements beside each other into as many partial results.
+template <typename T>
+void join_row(const HostLoop &loop, T *sums, const T *elements, std::int64_t n) noexcept {
+    constexpr std::int64_t kPacked[] = {1, 1};
+    call_loop(loop,
+              {{reinterpret_cast<const char *>(sums), reinterpret_cast<const char *>(elements)},
+               kPacked,
+               2,
+               sizeof(T),
+               sums,
+               sizeof(T)},
+              n);
+}
+
+// What n elements come to, by such a loop: with one result it takes all of them in one go, sums of floats in pairs.
+template <typename T>
+T joined_by(const HostLoop &loop, const T *elements, std::int64_t stride, std::int64_t n) noexcept {
+    T value = *elements;
+    if (n == 1) return value;
+    const std::int64_t strides[] = {0, stride};
+    call_loop(loop,
+              {{reinterpret_cast<const char *>(&value), reinterpret_cast<const char *>(elements + stride)},
+               strides,
+               2,
+               sizeof(T),
+               &value,
+               0},
+              n - 1);
+    return value;
 }
 
 }  // namespace cukern::host

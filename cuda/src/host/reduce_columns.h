@@ -1,18 +1,20 @@
 // Reductions of elements that lie apart, to results that lie beside each other.
 //
-// Idea: a tile of kTile results goes over its rows, whose loops vectorise. Sums of floats are of groups of kGroup
-// rows, which are joined in pairs as a binary counter carries.
+// Idea: a tile of results goes over its rows, whose loops vectorise; where another library's loop joins them, a tile
+// is wide, since each row is a call. Sums of floats are of groups of kGroup rows, which are joined in pairs as a binary
+// counter carries. Variances are of groups of kBlock rows in two passes, joined likewise.
 #pragma once
 
 #include "host/reduce_block.h"
 
 namespace cukern::host {
 
-constexpr std::int64_t kTile = 64;
-constexpr std::int64_t kGroup = 16;
-constexpr int kMostGroups = 40;  // as a power of two
-
-constexpr bool reduces_columns(Op op) noexcept { return op != Op::var; }
+constexpr std::int64_t kTile = 512;
+constexpr std::int64_t kTileBytes = 4096;  // of sums, which have partial results
+constexpr std::int64_t kNarrow = 64;  // a tile without such a loop; results from which on one pays
+constexpr std::int64_t kGroup = 32;
+constexpr std::int64_t kIndexRows = 1 << 30;  // that 32-bit indices count
+constexpr int kMostGroups = 30;  // as a power of two
 
 // Whether results are taken by tiles: they lie beside each other in the input, and what is reduced does not.
 inline bool lies_in_columns(const ReduceLaunch &launch) noexcept {
@@ -39,15 +41,28 @@ public:
 
     // What the rows before `end` come to; there is one at least.
     void reduce(std::int64_t end, A *sums) noexcept {
-        if (loop_.function != nullptr) return reduce_by_loop(end, sums);
-        const T *x = next();
-        for (std::int64_t k = 0; k < m_; ++k) sums[k] = F::of(x[k], at_ - 1);
-        while (at_ < end) {
-            x = next();
-            if constexpr (op == Op::argmax || op == Op::argmin)
-                for (std::int64_t k = 0; k < m_; ++k) sums[k] = F::join_next(sums[k], F::of(x[k], at_ - 1));
-            else
+        if constexpr (op == Op::var) {
+            reduce_variances(end, sums);
+        } else if constexpr (op == Op::argmax || op == Op::argmin) {
+            find_extremes(std::min(end, at_ + kIndexRows), sums);
+            for (A later[kNarrow]; at_ < end;) {
+                find_extremes(std::min(end, at_ + kIndexRows), later);
+                for (std::int64_t k = 0; k < m_; ++k) sums[k] = F::join_later(sums[k], later[k]);
+            }
+        } else {
+            const T *x = next();
+            for (std::int64_t k = 0; k < m_; ++k) sums[k] = F::of(x[k], at_ - 1);
+            if constexpr (std::is_same_v<A, T>) {
+                if (m_ >= kNarrow)
+                    if (const HostLoop loop = joining_loop<op, T>(); loop.function != nullptr) {
+                        while (at_ < end) join_row(loop, sums, next(), m_);
+                        return;
+                    }
+            }
+            while (at_ < end) {
+                x = next();
                 for (std::int64_t k = 0; k < m_; ++k) sums[k] = F::join(sums[k], F::of(x[k], at_ - 1));
+            }
         }
     }
 
@@ -57,24 +72,68 @@ private:
         walk_.advance(1);
         ++at_;
         if (launch_.type == ElementTypeOf<T>::value) return reinterpret_cast<const T *>(row);
-        cast_of(launch_.type, ElementTypeOf<T>::value)(row, 1, row_, 1, m_);
+        load_elements(launch_, row, 1, row_, m_);
         return row_;
     }
 
-    void reduce_by_loop(std::int64_t end, A *sums) noexcept {
-        T values[kTile];
-        std::copy_n(next(), m_, values);
-        constexpr std::int64_t kPacked[] = {1, 1};
-        while (at_ < end)
-            call_loop(loop_,
-                      {{reinterpret_cast<const char *>(values), reinterpret_cast<const char *>(next())},
-                       kPacked,
-                       2,
-                       sizeof(T),
-                       values,
-                       sizeof(T)},
-                      m_);
-        for (std::int64_t k = 0; k < m_; ++k) sums[k] = F::of(values[k], 0);
+    // Values and their places lie apart, of one size, so that the loop vectorises.
+    void find_extremes(std::int64_t end, A *found) noexcept {
+        using V = decltype(A::value);
+        using Index = std::conditional_t<sizeof(V) <= 4, std::int32_t, std::int64_t>;
+        V values[kNarrow];
+        Index places[kNarrow] = {};
+        const std::int64_t begin = at_;
+        const T *x = next();
+        for (std::int64_t k = 0; k < m_; ++k) values[k] = to_arithmetic(x[k]);
+        while (at_ < end) {
+            const auto place = static_cast<Index>(at_ - begin);
+            x = next();
+            for (std::int64_t k = 0; k < m_; ++k) {
+                const V value = to_arithmetic(x[k]);
+                const bool is_beyond = F::beyond(value, values[k]);
+                values[k] = is_beyond ? value : values[k];
+                places[k] = is_beyond ? place : places[k];
+            }
+        }
+        for (std::int64_t k = 0; k < m_; ++k) found[k] = {values[k], begin + places[k]};
+    }
+
+    void reduce_variances(std::int64_t end, A *sums) noexcept {
+        using P = typename F::P;
+        const Walk start = walk_;
+        const std::int64_t begin = at_;
+        P pivots[F::kParts][kNarrow];
+        P means[F::kParts][kNarrow] = {};
+        P squares[kNarrow] = {};
+        const T *x = next();
+        for (int part = 0; part < F::kParts; ++part)
+            for (std::int64_t k = 0; k < m_; ++k) pivots[part][k] = F::part(x[k], part);
+        for (;;) {
+            for (int part = 0; part < F::kParts; ++part)
+                for (std::int64_t k = 0; k < m_; ++k) means[part][k] += F::part(x[k], part) - pivots[part][k];
+            if (at_ == end) break;
+            x = next();
+        }
+        const auto count = static_cast<P>(end - begin);
+        for (auto &part : means)
+            for (std::int64_t k = 0; k < m_; ++k) part[k] /= count;
+        walk_ = start;
+        for (at_ = begin; at_ < end;) {
+            x = next();
+            for (int part = 0; part < F::kParts; ++part)
+                for (std::int64_t k = 0; k < m_; ++k) {
+                    const P distance = (F::part(x[k], part) - pivots[part][k]) - means[part][k];
+                    squares[k] += distance * distance;
+                }
+        }
+        for (std::int64_t k = 0; k < m_; ++k) {
+            sums[k].count = count;
+            sums[k].squares = squares[k];
+            for (int part = 0; part < F::kParts; ++part) {
+                sums[k].pivot[part] = pivots[part][k];
+                sums[k].mean[part] = means[part][k];
+            }
+        }
     }
 
     const ReduceLaunch &launch_;
@@ -82,9 +141,18 @@ private:
     const std::int64_t m_;
     std::int64_t at_;
     Walk walk_;
-    const HostLoop loop_ = extreme_loop<op, T>();
     T row_[kTile];
 };
+
+// How many results a tile has at most.
+template <Op op, typename T>
+std::int64_t tile_length() noexcept {
+    if (op == Op::any) return kTile;
+    if constexpr (std::is_same_v<typename Reducer<op, T>::A, T>)
+        if (joining_loop<op, T>().function != nullptr)
+            return op == Op::sum ? std::min(kTile, kTileBytes / static_cast<std::int64_t>(sizeof(T))) : kTile;
+    return kNarrow;
+}
 
 // Elements [begin, end) of `m` results beside each other, the first of which begins at `base`.
 template <Op op, typename T>
@@ -94,17 +162,25 @@ template <Op op, typename T>
     using F = Reducer<op, T>;
     using A = typename F::A;
     TileRows<op, T> rows(launch, base, m, begin);
-    if constexpr (op != Op::sum || std::is_integral_v<A>) {
+    constexpr bool kIsSum = op == Op::sum && !std::is_integral_v<A>;
+    if constexpr (!kIsSum && op != Op::var) {
         rows.reduce(end, out);
     } else {
-        A waiting[kMostGroups][kTile];  // of 1, 2, 4, ... groups, where `groups` has a bit
+        constexpr std::int64_t kRows = kIsSum ? kGroup : kBlock;
+        constexpr auto kSumTile = std::max(kNarrow, kTileBytes / static_cast<std::int64_t>(sizeof(A)));
+        A waiting[kMostGroups][kIsSum ? kSumTile : kNarrow];  // of 1, 2, 4, ... groups, where `groups` has a bit
         std::uint64_t groups = 0;
         while (rows.at() < end) {
-            rows.reduce(std::min(end, rows.at() + kGroup), out);
-            int level = 0;
-            for (; level < kMostGroups - 1 && (groups >> level & 1U) != 0; ++level)
-                for (std::int64_t k = 0; k < m; ++k) out[k] = F::join(waiting[level][k], out[k]);
-            std::copy_n(out, m, waiting[level]);
+            const std::int64_t stop = std::min(end, rows.at() + kRows);
+            if ((groups & 1U) == 0) {
+                rows.reduce(stop, waiting[0]);
+            } else {
+                rows.reduce(stop, out);
+                int level = 0;
+                for (; level < kMostGroups - 1 && (groups >> level & 1U) != 0; ++level)
+                    for (std::int64_t k = 0; k < m; ++k) out[k] = F::join(waiting[level][k], out[k]);
+                std::copy_n(out, m, waiting[level]);
+            }
             ++groups;
         }
         bool is_first = true;

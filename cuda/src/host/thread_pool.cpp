@@ -14,6 +14,8 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/control_groups.h"
+
 namespace cukern {
 namespace {
 
@@ -121,8 +123,9 @@ private:
 
     static int usable_cpus() noexcept {
         cpu_set_t set;
-        if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-        return 1;
+        if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+        const int quota = cpu_quota();
+        return std::max(1, quota > 0 ? std::min(quota, CPU_COUNT(&set)) : CPU_COUNT(&set));
     }
 
     static int configured_threads() noexcept {
@@ -159,6 +162,11 @@ ThreadPool *pool() noexcept {
 }  // namespace
 
 bool is_thread_count_valid() noexcept { return asked_threads() >= 0; }
+
+int pool_threads() noexcept {
+    const ThreadPool *const workers = pool();
+    return workers == nullptr ? 1 : workers->threads();
+}
 
 void parallel_for(std::int64_t n, std::int64_t grain, ParallelBody body, void *context) noexcept {
     if (n <= 0) return;

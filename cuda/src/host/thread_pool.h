@@ -9,6 +9,9 @@ namespace cukern {
 // Whether CUKERN_NUM_THREADS is unset or a valid number of threads.
 bool is_thread_count_valid() noexcept;
 
+// The threads that parallel_for may use, the caller's among them.
+int pool_threads() noexcept;
+
 using ParallelBody = void (*)(void *context, std::int64_t begin, std::int64_t end);
 
 // Calls body(context, begin, end) on parts that cover [0, n), each of at least `grain` (but the last), on the
