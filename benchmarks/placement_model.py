@@ -27,6 +27,7 @@ MODEL = HERE / "results/placement_model.json"
 CHECK = HERE / "results/placement.json"
 PLACEMENT = HERE.parent / "cuda/src/placement"
 ROUNDS = 7
+PRODUCTS = ("float32", "float64", "int64")
 THREADS = (1, 4, 16)
 COUNT = 50_000  # elements of a row: operands of one thread, in its cache
 LARGE = 1 << 26
@@ -34,7 +35,7 @@ LARGE = 1 << 26
 FIELDS = [
     *("multiprocessors", "thread_memory", "most_memory", "thread_cache", "host_call", "host_threads"),
     *("small_call", "large_call", "thread_copies", "most_copies", "device_work"),
-    *("host_products", "host_integer_products", "device_products", "device_integer_products"),
+    *("host_products", "device_products"),
 ]
 
 
@@ -69,13 +70,21 @@ def rows() -> dict[str, dict[str, float]]:
         function = getattr(cukern, name)
         for dtype in types:
             scale = 30 if name in ("asin", "acos", "atanh") else 1
-            x, y = (cukern.asarray(rng.integers(1, 20, COUNT) / scale).astype(dtype) for _ in range(2))
+            numbers = (
+                1 + 19 * rng.random((2, COUNT))
+                if dtype.startswith(("float", "bf", "c"))
+                else rng.integers(1, 20, (2, COUNT))
+            )
+            x, y = (cukern.asarray(each / scale).astype(dtype) for each in numbers)
             if name == "any":
                 x = cukern.zeros(COUNT, dtype)
             args = {"unary": (x,), "reduction": (x,), "scalar": (x, 3), "axpy": (3, x, y)}.get(kind, (x, y))
-            args = (y > y, x, y) if kind == "choice" else args
+            args = (cukern.zeros(COUNT, "bool"), x, y) if kind == "choice" else args
             try:
-                if kind != "reduction" and _cukern._compute_type(name, *args[-2 if kind == "axpy" else 0 :][:2]) != dtype:
+                if (
+                    kind != "reduction"
+                    and _cukern._compute_type(name, *args[-2 if kind == "axpy" else 0 :][:2]) != dtype
+                ):
                     continue
             except (TypeError, ValueError, OverflowError):
                 pass
@@ -88,16 +97,21 @@ def rows() -> dict[str, dict[str, float]]:
     return found
 
 
-def products(multiply: Callable[..., Any], side: int) -> dict[str, float]:
-    """Return multiply-adds a nanosecond by element type."""
-    import numpy as np
+def products(make: Callable[..., Any], side: int) -> dict[str, float]:
+    """Return multiply-adds a nanosecond by element type, of arrays that are made so."""
+    import cukern
 
     found = {}
-    for dtype in ("float32", "float64", "int64"):
+    for dtype in PRODUCTS:
         n = side if dtype != "int64" else side // 4
-        a = np.ones((n, n), dtype)
-        out = np.empty_like(a)
-        found[dtype] = n**3 / nanoseconds_of(lambda a=a, out=out: multiply(a, a, out=out), 1e-3)
+        a = make((n, n), dtype)
+        out = make((n, n), dtype)
+
+        def multiply(a: Any = a, out: Any = out) -> None:
+            cukern.matmul(a, a, out=out)
+            cukern.synchronize()
+
+        found[dtype] = n**3 / nanoseconds_of(multiply)
     return found
 
 
@@ -118,31 +132,14 @@ def measure_part(part: str) -> dict[str, Any]:
         result["host_call"] = nanoseconds_of(lambda: cukern.add(small, small, out=out[:8]))
         result["host_some"] = nanoseconds_of(lambda: cukern.add(some, some, out=out[: 1 << 16]))
         result["host_few"] = nanoseconds_of(lambda: cukern.add(few, few, out=out[: 1 << 15]))
-        result["host_products"] = products(np.matmul, 2048)
+        result["host_products"] = products(np.ones, 2048)
     with cukern.placement("device"):
         result["small_call"] = nanoseconds_of(lambda: cukern.add(small, small, out=out[:8]))
         result["large_call"] = nanoseconds_of(lambda: cukern.add(some[: 1 << 15], some[: 1 << 15], out=out[: 1 << 15]))
         result["copies"] = 12 * LARGE / nanoseconds_of(lambda: cukern.add(x, y, out=out))
     if cukern.backend() == "cuda":
-        result["device_products"] = device_products()
+        result["device_products"] = products(cukern.ones, 4096)
     return result
-
-
-def device_products() -> dict[str, float]:
-    """Return multiply-adds a nanosecond of products on the device."""
-    import cukern
-
-    found = {}
-    for dtype in ("float32", "float64", "int64"):
-        n = 4096 if dtype != "int64" else 2048
-        a = cukern.ones((n, n), dtype)
-
-        def multiply(a: Any = a) -> None:
-            cukern.matmul(a, a)
-            cukern.synchronize()
-
-        found[dtype] = n**3 / nanoseconds_of(multiply)
-    return found
 
 
 def in_process(argument: str, threads: int) -> Any:
@@ -189,10 +186,8 @@ def constants(model: dict[str, Any]) -> dict[str, Any]:
         "thread_copies": one["copies"],
         "most_copies": max(part["copies"] for part in parts.values()),
         "device_work": 1000.0,
-        "host_products": [one["host_products"][each] for each in ("float32", "float64")],
-        "host_integer_products": most["host_products"]["int64"],
-        "device_products": [most["device_products"][each] for each in ("float32", "float64")],
-        "device_integer_products": most["device_products"]["int64"],
+        "host_products": [one["host_products"][each] for each in PRODUCTS],
+        "device_products": [most["device_products"][each] for each in PRODUCTS],
     }
 
 

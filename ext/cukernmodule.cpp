@@ -28,32 +28,17 @@ bool add_methods(PyObject *module) noexcept {
     return true;
 }
 
-// A context of its own in which NumPy's warnings are off: copying it takes a fraction of an errstate's time.
-bool add_quiet_context(ModuleState &state) noexcept {
-    const PyRef contextvars = PyRef::steal(PyImport_ImportModule("contextvars"));
-    const PyRef quiet =
-        contextvars ? PyRef::steal(PyObject_CallMethod(contextvars.get(), "Context", nullptr)) : PyRef();
-    const PyRef run = quiet ? PyRef::steal(PyObject_GetAttrString(quiet.get(), "run")) : PyRef();
-    const PyRef seterr = PyRef::steal(PyObject_GetAttrString(state.numpy, "seterr"));
-    if (!run || !seterr) return false;
-    const PyRef done = PyRef::steal(PyObject_CallFunction(run.get(), "Os", seterr.get(), "ignore"));
-    if (!done) return false;
-    state.copy_quiet = PyObject_GetAttrString(quiet.get(), "copy");
-    return state.copy_quiet != nullptr;
-}
-
 // What is needed of NumPy, which is imported already.
 bool add_numpy_objects(ModuleState &state) noexcept {
     state.numpy = PyImport_ImportModule("numpy");
     const PyRef sys = PyRef::steal(PyImport_ImportModule("sys"));
     if (state.numpy == nullptr || !sys) return false;
     state.modules = PyObject_GetAttrString(sys.get(), "modules");
-    state.numpy_matmul = PyObject_GetAttrString(state.numpy, "matmul");
     const PyRef exceptions = PyRef::steal(PyImport_ImportModule("numpy.exceptions"));
     state.axis_error = exceptions ? PyObject_GetAttrString(exceptions.get(), "AxisError") : nullptr;
     state.ndarray_ufunc = PyObject_GetAttr(reinterpret_cast<PyObject *>(&PyArray_Type), state.name_array_ufunc);
     if (state.axis_error == nullptr || state.ndarray_ufunc == nullptr) return false;
-    return state.modules != nullptr && state.numpy_matmul != nullptr && add_quiet_context(state);
+    return state.modules != nullptr;
 }
 
 bool add_names(ModuleState &state) noexcept {
@@ -63,7 +48,6 @@ bool add_names(ModuleState &state) noexcept {
     } names[] = {
         {&state.name_out, "out"},
         {&state.name_stream, "stream"},
-        {&state.name_run, "run"},
         {&state.name_exchange, "__dlpack_c_exchange_api__"},
         {&state.name_dlpack, "__dlpack__"},
         {&state.name_dlpack_device, "__dlpack_device__"},

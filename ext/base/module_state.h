@@ -25,8 +25,6 @@ namespace cukern::py {
     X(dtypes)           /* NumPy's dtypes by ElementType, a tuple */      \
     X(numpy)            /* the module numpy */                            \
     X(modules)          /* sys.modules */                                 \
-    X(numpy_matmul)     /* numpy.matmul: numpy.dot leaks in NumPy 2.5 */  \
-    X(copy_quiet)       /* copies a context with NumPy's warnings off */  \
     X(restore)          /* _cukern._restore, which pickles name */        \
     X(exchange_capsule) /* cukern.Array's DLPack exchange API */          \
     X(get_blocks)       /* reads the context variable of `with` blocks */ \
@@ -35,7 +33,6 @@ namespace cukern::py {
     X(reset_probe)      /* takes it back, in that context alone */        \
     X(name_out)         /* interned names */                              \
     X(name_stream)                                                        \
-    X(name_run)                                                           \
     X(name_exchange)      /* __dlpack_c_exchange_api__ */                 \
     X(name_dlpack)        /* __dlpack__ */                                \
     X(name_dlpack_device) /* __dlpack_device__ */                         \

@@ -79,6 +79,22 @@ void hand_over(Op op, const PyUFuncObject &ufunc) noexcept {
     }
 }
 
+// NumPy's product of floats, which is its BLAS's; that of integers is slower than ours.
+bool hand_over_products(const ModuleState &state) noexcept {
+    const PyRef matmul = PyRef::steal(PyObject_GetAttrString(state.numpy, "matmul"));
+    if (!matmul) return false;
+    const auto &ufunc = *reinterpret_cast<const PyUFuncObject *>(matmul.get());
+    for (const ElementType type : {ElementType::float32, ElementType::float64}) {
+        const int number = kTypeNumbers[static_cast<int>(type)];
+        for (int i = 0; i < ufunc.ntypes; ++i) {
+            const char *types = ufunc.types + static_cast<std::ptrdiff_t>(i) * ufunc.nargs;
+            if (types[0] != number || types[1] != number || types[2] != number) continue;
+            set_host_product(type, {ufunc.functions[i], ufunc.data == nullptr ? nullptr : ufunc.data[i]});
+        }
+    }
+    return true;
+}
+
 // argmax and argmin of packed elements.
 bool hand_over_index_functions() noexcept {
     for (int t = 0; t < kNumElementTypes; ++t) {
@@ -97,7 +113,7 @@ bool hand_over_index_functions() noexcept {
 bool hand_over_loops(const ModuleState &state) noexcept {
     if (!hand_over_index_functions()) return false;
     const PyRef kind = PyRef::steal(PyObject_GetAttrString(state.numpy, "ufunc"));
-    if (!kind) return false;
+    if (!kind || !hand_over_products(state)) return false;
     for (int row = 0; row < kNumTableOps; ++row) {
         const auto op = static_cast<Op>(row);
         const OpKind form = info(op).kind;
@@ -128,6 +144,7 @@ PyObject *use_loops_method(PyObject *module, PyObject *use) {
     for (int type = 0; type < kNumElementTypes; ++type)
         for (const bool finds_max : {false, true})
             set_host_index_function(static_cast<ElementType>(type), finds_max, nullptr);
+    for (int type = 0; type < kNumElementTypes; ++type) set_host_product(static_cast<ElementType>(type), {});
     if (is_used != 0 && !hand_over_loops(state_of(module))) return nullptr;
     Py_RETURN_NONE;
 }

@@ -41,10 +41,7 @@ public:
                  int num_operands, Overlap overlap, ReadContext &reading) noexcept;
 
     const TensorView &view() const noexcept { return operand_.view(); }
-    PyRef ndarray() const noexcept { return operand_.ndarray(); }
 
-    // Whether all arrays are in the host's memory alone.
-    bool is_on_host() const noexcept { return !execution_.on_device; }
     // Decides whether a call on the host's memory runs there.
     template <typename Call>
     Placement place(const Call &call) noexcept {
@@ -84,16 +81,6 @@ public:
             return nullptr;
         }
         return end(request, operands, num_operands) ? finish(request.state) : nullptr;
-    }
-
-    // The same for work that Python does, on the host.
-    template <typename Work>
-    PyObject *perform_in_python(const Request &request, Operand *const *operands, int num_operands,
-                                const Work &work) noexcept {
-        if (is_explaining()) return object_.release();
-        return begin(request, operands, num_operands) && work() && end(request, operands, num_operands)
-                   ? finish(request.state)
-                   : nullptr;
     }
 
 private:

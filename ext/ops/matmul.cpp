@@ -71,49 +71,6 @@ TensorView as_matrix(const TensorView &view, std::int64_t m, std::int64_t n, boo
     return matrix;
 }
 
-// On the host back-end the product is NumPy's, that is its BLAS's, without its warnings: it is computed in a copy
-// of a context in which they are off. (A context can't be entered twice, as by two threads.)
-bool multiply_with_numpy(const ModuleState &state, const Operand &a, const Operand &b, PyObject *out) noexcept {
-    const PyRef x = a.ndarray();
-    if (!x) return false;
-    const PyRef y = b.ndarray();
-    if (!y) return false;
-    const PyRef context = PyRef::steal(PyObject_CallNoArgs(state.copy_quiet));
-    return context && static_cast<bool>(PyRef::steal(PyObject_CallMethodObjArgs(
-                          context.get(), state.name_run, state.numpy_matmul, x.get(), y.get(), out, nullptr)));
-}
-
-Status copy_result(const TensorView &from, const TensorView &to) noexcept {
-    ElementwiseCall copy;
-    copy.op = Op::copy;
-    copy.inputs[0] = &from;
-    copy.out = &to;
-    const GilRelease released;
-    return elementwise(copy, Execution{});
-}
-
-// NumPy's product is quick only into an output of its own type in C order; any other is filled from a temporary.
-bool product_on_host(PyObject *module, const char *function, const Operand &a, const Operand &b,
-                     const Shape &shape, ElementType type, Result &result) noexcept {
-    const ModuleState &state = state_of(module);
-    const PyRef out = result.ndarray();
-    if (!out) return false;
-    if (PyArray_ISCARRAY(as_array(out)) && result.view().type == type)
-        return multiply_with_numpy(state, a, b, out.get());
-    npy_intp lengths[2] = {};
-    for (int i = 0; i < shape.ndim; ++i) lengths[i] = shape.lengths[i];
-    const PyRef product = PyRef::steal(
-        PyArray_New(&PyArray_Type, shape.ndim, lengths, numpy_type_of(type), nullptr, nullptr, 0, 0, nullptr));
-    if (!product || !multiply_with_numpy(state, a, b, product.get())) return false;
-    Operand from;
-    if (!from.read_memory({state, function, "the product"}, product.get(), false)) return false;
-    if (const Status status = copy_result(from.view(), result.view()); status != CUKERN_OK) {
-        raise_status(state, function, status);
-        return false;
-    }
-    return true;
-}
-
 }  // namespace
 
 PyObject *run_matmul(PyObject *module, const char *function, MatmulAlgorithm algorithm, PyObject *first,
@@ -152,13 +109,8 @@ PyObject *run_matmul(PyObject *module, const char *function, MatmulAlgorithm alg
     call.inputs[0] = &x;
     call.inputs[1] = &y;
     call.out = &z;
-    const Placement placement = result.place(call);
-    if ((placement == Placement::host || backend == Backend::host) && algorithm != MatmulAlgorithm::tiled) {
-        if (result.is_on_host() && !is_explaining()) count_call(Placement::host);
-        return result.perform_in_python(
-            request, operands, 2, [&] { return product_on_host(module, function, a, b, shape, type, result); });
-    }
-    if (algorithm == MatmulAlgorithm::cublas || (algorithm == MatmulAlgorithm::automatic && prefers_cublas(call)))
+    const bool is_preferred = algorithm == MatmulAlgorithm::automatic && prefers_cublas(call);
+    if (result.place(call) != Placement::host && (algorithm == MatmulAlgorithm::cublas || is_preferred))
         if (!seek_cublas(module)) return nullptr;
     return result.perform(request, backend, operands, 2, call,
                           [&](const Execution &where) { return matmul(call, where); });
@@ -212,8 +164,8 @@ PyMethodDef kMatmulMethods[] = {
     {"matmul", as_method(method<MatmulAlgorithm::automatic>), METH_FASTCALL | METH_KEYWORDS,
      CUKERN_MATMUL_DOC("matmul",
                        "Multiply two matrices, by the faster of `matmul_cublas` and `matmul_tiled`.\n\n"
-                       "float32 is computed in full precision, without TF32. On the host back-end this is\n"
-                       "NumPy's product.",
+                       "float32 is computed in full precision, without TF32. On the processor products of\n"
+                       "floats are those of NumPy's BLAS, but for small ones.",
                        "float32, float64, int32, int64", "")},
     {"matmul_tiled", as_method(method<MatmulAlgorithm::tiled>), METH_FASTCALL | METH_KEYWORDS,
      CUKERN_MATMUL_DOC("matmul_tiled", "Multiply two matrices with cukern's own shared-memory kernel.",

@@ -24,4 +24,8 @@ void set_host_index_function(ElementType type, bool finds_max, HostIndexFunction
 // Of an operation whose inputs are all of a type, as it returns them from that type. Before the first operation.
 void set_host_loop(Op op, ElementType inputs, const HostLoop &loop) noexcept;
 
+// Products of matrices of a type: `count` holds 1, m, k and n, and the strides are three that are not used, then
+// those of rows and columns of both inputs and of out.
+void set_host_product(ElementType type, const HostLoop &loop) noexcept;
+
 }  // namespace cukern

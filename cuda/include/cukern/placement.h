@@ -38,7 +38,4 @@ PlacementChoice choose_placement(const ReduceCall &call, const Execution &where,
 PlacementChoice choose_placement(const ScanCall &call, const Execution &where, bool estimates = false) noexcept;
 PlacementChoice choose_placement(const MatmulCall &call, const Execution &where, bool estimates = false) noexcept;
 
-// For counters(): a call on arrays of the host that is made elsewhere than by the operations.
-void count_call(Placement placement) noexcept;
-
 }  // namespace cukern

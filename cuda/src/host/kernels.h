@@ -31,5 +31,7 @@ void run_reduction(const ReduceLaunch &launch) noexcept;
 bool scans_from(ElementType type, ElementType compute) noexcept;
 void run_scan(const ScanLaunch &launch) noexcept;
 void run_matmul(const MatmulLaunch &launch) noexcept;
+// The same by another library's product, where it has one.
+void run_library_matmul(const MatmulLaunch &launch) noexcept;
 
 }  // namespace cukern::host

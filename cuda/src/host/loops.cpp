@@ -5,6 +5,7 @@ namespace {
 
 HostLoop loops[kNumTableOps][kNumElementTypes];
 HostIndexFunction index_functions[2][kNumElementTypes];
+HostLoop products[kNumElementTypes];
 
 }  // namespace
 
@@ -15,6 +16,10 @@ void set_host_loop(Op op, ElementType inputs, const HostLoop &loop) noexcept {
 void set_host_index_function(ElementType type, bool finds_max, HostIndexFunction function) noexcept {
     index_functions[finds_max ? 1 : 0][static_cast<int>(type)] = function;
 }
+
+void set_host_product(ElementType type, const HostLoop &loop) noexcept { products[static_cast<int>(type)] = loop; }
+
+HostLoop host::product_of(ElementType type) noexcept { return products[static_cast<int>(type)]; }
 
 HostIndexFunction host::index_function_of(ElementType type, bool finds_max) noexcept {
     return index_functions[finds_max ? 1 : 0][static_cast<int>(type)];

@@ -14,6 +14,8 @@ HostLoop loop_of(Op op, ElementType inputs) noexcept;
 // Null where there is none.
 HostIndexFunction index_function_of(ElementType type, bool finds_max) noexcept;
 
+HostLoop product_of(ElementType type) noexcept;
+
 // Whether NumPy takes one function for packed operands and another, of other bits, for those with strides. Such
 // operands are packed, so that a value's result does not depend on where it lies.
 constexpr bool bits_depend_on_strides(Op op, ElementType type) noexcept {

@@ -1,4 +1,4 @@
-// Matrix products on the CPU, for the C ABI and staging; Python's matmul uses NumPy's BLAS on this back-end.
+// Matrix products on the CPU: our own, of integers and small ones, and those that another library's BLAS computes.
 //
 // Idea: out is cut into blocks of kRows x kColumns, one a task. For each kDepth of k the block of b is packed,
 // and every row of a runs along it: the innermost loop is c[j] += a * b[j] over packed memory, which
@@ -7,6 +7,7 @@
 
 #include "formulas/arithmetic.cuh"
 #include "host/kernels.h"
+#include "host/loops.h"
 #include "host/thread_pool.h"
 
 namespace cukern::host {
@@ -76,6 +77,25 @@ void run_matmul(const MatmulLaunch &launch) noexcept {
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
     }
+}
+
+void run_library_matmul(const MatmulLaunch &p) noexcept {
+    const HostLoop loop = product_of(p.type);
+    if (loop.function == nullptr) return run_matmul(p);
+    const std::intptr_t counts[] = {1, p.m, p.k, p.n};
+    const std::intptr_t size = size_of(p.type);
+    const std::intptr_t strides[] = {0,
+                                     0,
+                                     0,
+                                     size * (p.a_transposed ? 1 : p.lda),
+                                     size * (p.a_transposed ? p.lda : 1),
+                                     size * (p.b_transposed ? 1 : p.ldb),
+                                     size * (p.b_transposed ? p.ldb : 1),
+                                     size * p.ldc,
+                                     size};
+    char *data[] = {static_cast<char *>(const_cast<void *>(p.a)), static_cast<char *>(const_cast<void *>(p.b)),
+                    static_cast<char *>(p.c)};
+    loop.function(data, counts, strides, loop.context);
 }
 
 }  // namespace cukern::host

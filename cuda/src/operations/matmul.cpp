@@ -36,12 +36,15 @@ bool as_matrix(const TensorView &view, Matrix *matrix) noexcept {
     return false;
 }
 
-bool is_worth_cublas(const MatmulCall &call) noexcept {
-    constexpr std::int64_t kSmallProduct = 32;  // up to here cuBLAS's launch costs more than its kernel saves
-    const std::int64_t m = call.inputs[0]->shape[0];
-    const std::int64_t k = call.inputs[0]->shape[1];
-    const std::int64_t n = call.inputs[1]->shape[1];
-    return is_floating(call.compute) && (m > kSmallProduct || k > kSmallProduct || n > kSmallProduct);
+// Whether a side is longer than so much.
+bool is_longer(const MatmulCall &call, std::int64_t most) noexcept {
+    return call.inputs[0]->shape[0] > most || call.inputs[0]->shape[1] > most || call.inputs[1]->shape[1] > most;
+}
+
+// Whether the product is one for cuBLAS, or on the processor for its BLAS: for small ones the call costs more than
+// its kernel saves.
+bool is_for_library(const MatmulCall &call, Backend backend) noexcept {
+    return is_floating(call.compute) && is_longer(call, backend == Backend::cuda ? 32 : 4);
 }
 
 class Product {
@@ -111,9 +114,10 @@ private:
         p.c = c.data;
         p.ldc = c.ld;
         p.workspace = nullptr;
+        const Backend backend = context_.runtime.backend();
         bool cublas = call_.algorithm == MatmulAlgorithm::cublas;
         if (call_.algorithm == MatmulAlgorithm::automatic)
-            cublas = context_.runtime.backend() == Backend::cuda && is_worth_cublas(call_) && find_cublas();
+            cublas = is_for_library(call_, backend) && (backend == Backend::host || find_cublas());
         if (!cublas) return context_.runtime.launch_matmul(p, stream_.handle);
         Capture capture;
         if (stream_.id != 0) CUKERN_TRY(context_.runtime.find_capture(stream_.handle, &capture));
@@ -150,7 +154,8 @@ Status check_algorithm(const Context &context, const MatmulCall &call) noexcept 
 
 bool prefers_cublas(const MatmulCall &call) noexcept {
     Context *active = nullptr;
-    return is_worth_cublas(call) && context(&active) == CUKERN_OK && active->runtime.backend() == Backend::cuda;
+    return is_for_library(call, Backend::cuda) && context(&active) == CUKERN_OK &&
+           active->runtime.backend() == Backend::cuda;
 }
 
 Status matmul(const MatmulCall &call, const Execution &where) noexcept {

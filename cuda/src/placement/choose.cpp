@@ -18,6 +18,9 @@ constexpr double kSteps = 1.0;           // of one that is not packed: it is gat
 constexpr double kGrain = 32768;         // elements that a thread takes at least
 constexpr double kSmallBytes = 64 << 10;  // of an operand that kernels read over the link
 
+constexpr double kAtOnce = 4000;  // nanoseconds that no call through a device is as short as
+constexpr const char *kFaster = "estimated to be faster";
+
 // What a call does, as the estimates need it.
 struct Work {
     double elements = 0;      // that the operation is applied to
@@ -89,6 +92,11 @@ Work work_of(const MatmulCall &call) noexcept {
     return work;
 }
 
+// Of the rates of products.
+int product_kind(ElementType compute) noexcept {
+    return !is_floating(compute) ? 2 : compute == ElementType::float64 ? 1 : 0;
+}
+
 // In nanoseconds.
 double host_time(const Work &work, const Machine &machine, int most_threads, int *threads) noexcept {
     const double units = work.products > 0 ? work.products / (kGrain * 8) : work.elements / kGrain;
@@ -96,11 +104,7 @@ double host_time(const Work &work, const Machine &machine, int most_threads, int
     const double bytes = work.in_bytes + work.out_bytes;
     const double rate = std::min(machine.thread_memory * *threads, machine.most_memory);
     const double memory = bytes > machine.thread_cache * *threads ? bytes / rate : 0;
-    double products = 0;
-    if (work.products > 0)
-        products = is_floating(work.compute)
-                       ? work.products / (machine.host_products[size_of(work.compute) == 8] * *threads)
-                       : work.products / machine.host_integer_products;
+    const double products = work.products / (machine.host_products[product_kind(work.compute)] * *threads);
     return machine.host_call + (*threads > 1 ? machine.host_threads : 0) +
            std::max((work.nanoseconds + work.steps) / *threads + products, memory);
 }
@@ -108,10 +112,7 @@ double host_time(const Work &work, const Machine &machine, int most_threads, int
 double device_time(const Work &work, const Machine &machine, int most_threads) noexcept {
     const double bytes = work.in_bytes + work.out_bytes;
     const double rate = std::min(machine.thread_copies * most_threads, machine.most_copies);
-    double products = 0;
-    if (work.products > 0)
-        products = work.products / (is_floating(work.compute) ? machine.device_products[size_of(work.compute) == 8]
-                                                              : machine.device_integer_products);
+    const double products = work.products / machine.device_products[product_kind(work.compute)];
     const double call = work.largest_bytes <= kSmallBytes ? machine.small_call : machine.large_call;
     return call + bytes / rate + work.steps / most_threads + work.nanoseconds / machine.device_work +
            products;
@@ -166,6 +167,11 @@ PlacementChoice choose(const Call &call, const Execution &where, bool estimates)
     }
     if (choice.placement != Placement::automatic && !estimates) return choice;
     const Work work = work_of(call);
+    if (!estimates && work.nanoseconds + work.steps + work.products < kAtOnce) {
+        choice.reason = kFaster;
+        choice.placement = Placement::host;
+        return choice;
+    }
     const Machine *const machine = machine_on(active->runtime, where.host_device);
     if (machine == nullptr) {
         if (choice.placement == Placement::automatic) choice.placement = Placement::device;
@@ -177,7 +183,7 @@ PlacementChoice choose(const Call &call, const Execution &where, bool estimates)
     choice.device = device_time(work, *machine, threads) * 1e-9;
     if (choice.placement == Placement::automatic) {
         choice.placement = choice.host <= choice.device ? Placement::host : Placement::device;
-        choice.reason = "estimated to be faster";
+        choice.reason = kFaster;
     }
     return choice;
 }

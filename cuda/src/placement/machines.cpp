@@ -58,7 +58,6 @@ Machine machine_of(const DeviceInfo &device) noexcept {
         const double part = static_cast<double>(device.multiprocessors) / nearest->multiprocessors;
         scaled.device_work *= part;
         for (double &rate : scaled.device_products) rate *= part;
-        scaled.device_integer_products *= part;
     }
     for (double &rate : scaled.host_products) rate *= vector_length();
     return scaled;

@@ -20,10 +20,8 @@ struct Machine {
     double thread_copies;          // over the link, by one thread
     double most_copies;            // by all of them
     double device_work;            // how many times as fast as one thread a device computes
-    double host_products[2];       // of one thread, in float32 and float64
-    double host_integer_products;  // of all threads: NumPy's are of one
-    double device_products[2];
-    double device_integer_products;
+    double host_products[3];       // of one thread, in float32, float64 and integers
+    double device_products[3];
 };
 
 // Nanoseconds that one thread takes for an element of an operation, with its operands in cache. What was not

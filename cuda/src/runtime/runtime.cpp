@@ -2,7 +2,6 @@
 
 #include <atomic>
 
-#include "cukern/placement.h"
 #include "runtime/graph_calls.h"
 #include "runtime/kernel_loader.h"
 

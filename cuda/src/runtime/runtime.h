@@ -127,8 +127,9 @@ protected:
     virtual Status do_launch_cublas(const MatmulLaunch &launch, int device, Stream stream) noexcept = 0;
 };
 
-// For counters(): an allocation that a pool served.
+// For counters(): an allocation that a pool served, and a call on arrays in host memory.
 void count_free_list_hit() noexcept;
+void count_call(Placement placement) noexcept;
 
 // Makes `device` current for a scope, and the caller's own again after it.
 class DeviceGuard {
