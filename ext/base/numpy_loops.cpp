@@ -95,6 +95,20 @@ bool hand_over_products(const ModuleState &state) noexcept {
     return true;
 }
 
+// numpy.clip itself is written in Python; a NumPy that has no such ufunc is done without.
+bool hand_over_clip(const ModuleState &state, PyObject *kind) noexcept {
+    PyRef found = PyRef::borrow(state.numpy);
+    for (const char *name : {"_core", "umath", "clip"})
+        if (found) found = PyRef::steal(PyObject_GetAttrString(found.get(), name));
+    if (!found) {
+        if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return false;
+        PyErr_Clear();
+    } else if (reinterpret_cast<PyObject *>(Py_TYPE(found.get())) == kind) {
+        hand_over(Op::clip, *reinterpret_cast<const PyUFuncObject *>(found.get()));
+    }
+    return true;
+}
+
 // argmax and argmin of packed elements.
 bool hand_over_index_functions() noexcept {
     for (int t = 0; t < kNumElementTypes; ++t) {
@@ -113,7 +127,7 @@ bool hand_over_index_functions() noexcept {
 bool hand_over_loops(const ModuleState &state) noexcept {
     if (!hand_over_index_functions()) return false;
     const PyRef kind = PyRef::steal(PyObject_GetAttrString(state.numpy, "ufunc"));
-    if (!kind || !hand_over_products(state)) return false;
+    if (!kind || !hand_over_products(state) || !hand_over_clip(state, kind.get())) return false;
     for (int row = 0; row < kNumTableOps; ++row) {
         const auto op = static_cast<Op>(row);
         const OpKind form = info(op).kind;
@@ -141,6 +155,7 @@ PyObject *use_loops_method(PyObject *module, PyObject *use) {
     for (int row = 0; row < kNumTableOps; ++row)
         for (int type = 0; type < kNumElementTypes; ++type)
             set_host_loop(static_cast<Op>(row), static_cast<ElementType>(type), {});
+    for (int type = 0; type < kNumElementTypes; ++type) set_host_loop(Op::clip, static_cast<ElementType>(type), {});
     for (int type = 0; type < kNumElementTypes; ++type)
         for (const bool finds_max : {false, true})
             set_host_index_function(static_cast<ElementType>(type), finds_max, nullptr);

@@ -1,14 +1,71 @@
 #include "host/casts.h"
 
+#include <algorithm>
+#include <limits>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 #include "formulas/convert.cuh"
 
 namespace cukern::host {
 namespace {
 
+#if defined(__x86_64__)
+__m128i vector_of(const float *from) noexcept { return _mm_cvttps_epi32(_mm_loadu_ps(from)); }
+__m128i vector_of(const double *from) noexcept {
+    return _mm_unpacklo_epi64(_mm_cvttpd_epi32(_mm_loadu_pd(from)), _mm_cvttpd_epi32(_mm_loadu_pd(from + 2)));
+}
+
+// Floats as 32-bit integers by the processor's vectors, which give the least integer for what none holds. False where
+// that is among them.
+template <typename From>
+bool to_int32(const From *from, std::int32_t *to, std::int64_t n) noexcept {
+    constexpr From kTop = static_cast<From>(2147483648.0);  // 2**31
+    const __m128i least = _mm_set1_epi32(std::numeric_limits<std::int32_t>::min());
+    __m128i none = _mm_setzero_si128();
+    std::int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        const __m128i vector = vector_of(from + i);
+        none = _mm_or_si128(none, _mm_cmpeq_epi32(vector, least));
+        _mm_storeu_si128(reinterpret_cast<__m128i *>(to + i), vector);
+    }
+    for (; i < n; ++i) {
+        if (!(from[i] > -kTop && from[i] < kTop)) return false;
+        to[i] = static_cast<std::int32_t>(from[i]);
+    }
+    return _mm_movemask_epi8(none) == 0;
+}
+#else
+template <typename From>
+bool to_int32(const From *, std::int32_t *, std::int64_t) noexcept {
+    return false;
+}
+#endif
+
+// Floats as integers of fewer than 64 bits: what 32 bits hold needs no way by 64.
+template <typename From, typename To>
+void cast_to_short(const From *source, To *target, std::int64_t n) noexcept {
+    constexpr std::int64_t kBlock = 256;
+    std::int32_t block[kBlock];
+    for (std::int64_t at = 0; at < n; at += kBlock) {
+        const std::int64_t part = std::min(kBlock, n - at);
+        if (to_int32(source + at, block, part))  // not into the target, which may be the source's memory
+            for (std::int64_t i = 0; i < part; ++i) target[at + i] = static_cast<To>(block[i]);
+        else
+            for (std::int64_t i = at; i < at + part; ++i) target[i] = convert<To>(source[i]);
+    }
+}
+
+template <typename From, typename To>
+constexpr bool is_to_short = std::is_floating_point_v<From> && std::is_integral_v<To> && sizeof(To) < 8;
+
 template <typename From, typename To>
 void cast(const void *from, std::int64_t from_stride, void *to, std::int64_t to_stride, std::int64_t n) noexcept {
     const auto *source = static_cast<const From *>(from);
     auto *target = static_cast<To *>(to);
+    if constexpr (is_to_short<From, To>)
+        if (from_stride == 1 && to_stride == 1) return cast_to_short(source, target, n);
     if (from_stride == 1 && to_stride == 1)
         for (std::int64_t i = 0; i < n; ++i) target[i] = convert<To>(source[i]);
     else

@@ -1,6 +1,7 @@
 // Elementwise operations on the CPU: shared out among the threads.
 #include <algorithm>
 
+#include "host/casts.h"
 #include "host/kernels.h"
 #include "host/loops.h"
 #include "host/thread_pool.h"
@@ -23,10 +24,11 @@ RangeFunction find_range(Op op, ElementType compute) noexcept {
 // The loop that takes all operands as they are stored, without one where there is none. NumPy's isinf of float32
 // is wrong where results are not packed (2.4.6).
 HostLoop loop_on_stored(const ElementwiseLaunch &launch) noexcept {
-    if (launch.split || launch.types[0] != launch.result || launch.num_operands < 2 ||
-        launch.strides[0][launch.ndim - 1] != 1)
-        return {};
+    if (launch.split || launch.types[0] != launch.result || launch.num_operands < 2) return {};
     const ElementType type = launch.types[1];
+    if (launch.strides[0][launch.ndim - 1] != 1 &&
+        (info(launch.op).rule == ResultRule::test || bits_depend_on_strides(launch.op, type)))
+        return {};
     for (int i = 1; i < launch.num_operands; ++i)
         if (launch.immediate[i] || launch.types[i] != type ||
             (bits_depend_on_strides(launch.op, type) && launch.strides[i][launch.ndim - 1] != 1))
@@ -35,9 +37,19 @@ HostLoop loop_on_stored(const ElementwiseLaunch &launch) noexcept {
     return looks_at_stored || type == launch.compute ? loop_of(launch.op, type) : HostLoop{};
 }
 
-// Elements [begin, end) of out by a loop of another library, along the fastest dimension.
-void run_loop(const ElementwiseLaunch &launch, const HostLoop &loop, std::int64_t begin,
-              std::int64_t end) noexcept {
+// The conversion that a copy is, from and to what is stored; null where there is more to it.
+Cast cast_on_stored(const ElementwiseLaunch &launch) noexcept {
+    if ((launch.op != Op::copy && launch.op != Op::positive) || launch.split || launch.immediate[1]) return nullptr;
+    const ElementType from = launch.types[1];
+    const ElementType to = launch.types[0];
+    const bool is_one_step = launch.compute == launch.result && (launch.compute == from || launch.compute == to);
+    return from != to && is_one_step ? cast_of(from, to) : nullptr;
+}
+
+// Elements [begin, end) of out in runs along the fastest dimension: compute(data, n, strides), of out last, in bytes.
+template <typename Compute>
+void run_rows(const ElementwiseLaunch &launch, std::int64_t begin, std::int64_t end,
+              const Compute &compute) noexcept {
     const int last = launch.ndim - 1;
     const int count = launch.num_operands;
     std::int64_t index[kMaxDims];
@@ -58,8 +70,8 @@ void run_loop(const ElementwiseLaunch &launch, const HostLoop &loop, std::int64_
         for (int i = 0; i < count; ++i) data[place(i)] += index[d] * launch.strides[i][d] * sizes[i];
     }
     for (std::int64_t at = begin; at < end;) {
-        const std::intptr_t n = std::min(launch.shape[last] - index[last], end - at);
-        loop.function(data, &n, strides, loop.context);
+        const std::int64_t n = std::min(launch.shape[last] - index[last], end - at);
+        compute(data, n, strides);
         at += n;
         if (at == end) break;
         index[last] += n;
@@ -77,8 +89,21 @@ void run_loop(const ElementwiseLaunch &launch, const HostLoop &loop, std::int64_
 
 void run_elementwise(const ElementwiseLaunch &launch) noexcept {
     if (const HostLoop loop = loop_on_stored(launch); loop.function != nullptr) {
-        parallel_for(launch.count, kGrain,
-                     [&](std::int64_t begin, std::int64_t end) { run_loop(launch, loop, begin, end); });
+        parallel_for(launch.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+            run_rows(launch, begin, end, [&](char **data, std::intptr_t n, const std::intptr_t *strides) {
+                loop.function(data, &n, strides, loop.context);
+            });
+        });
+        return;
+    }
+    if (const Cast cast = cast_on_stored(launch); cast != nullptr) {
+        const std::int64_t from = launch.strides[1][launch.ndim - 1];
+        const std::int64_t to = launch.strides[0][launch.ndim - 1];
+        parallel_for(launch.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+            run_rows(launch, begin, end, [&](char **data, std::int64_t n, const std::intptr_t *) {
+                cast(data[0], from, data[1], to, n);
+            });
+        });
         return;
     }
     const RangeFunction function =

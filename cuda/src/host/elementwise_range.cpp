@@ -77,6 +77,36 @@ void compute_run(const Run<T, result_t<op, T>> &r, std::int64_t n) noexcept {
     }
 }
 
+// a where a byte is set, else b: by masks, which vectorise, where elements are of a word's size.
+template <typename T>
+T chosen(unsigned char byte, const T &a, const T &b) noexcept {
+    if constexpr (sizeof(T) <= 8) {
+        using Bits = std::conditional_t<
+            sizeof(T) == 8, std::uint64_t,
+            std::conditional_t<sizeof(T) == 4, std::uint32_t,
+                               std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>>>;
+        const auto mask = static_cast<Bits>(Bits{0} - static_cast<Bits>(byte != 0));
+        return bit_cast<T>(static_cast<Bits>((bit_cast<Bits>(a) & mask) | (bit_cast<Bits>(b) & ~mask)));
+    } else {
+        return byte != 0 ? a : b;
+    }
+}
+
+template <typename T>
+void choose(const unsigned char *bytes, const Run<T, T> &r, std::int64_t n) noexcept {
+    const T *a = r.in[1];
+    const T *b = r.in[2];
+    const std::int64_t sa = r.in_strides[1];
+    const std::int64_t sb = r.in_strides[2];
+    const std::int64_t so = r.out_stride;
+    if (so == 1 && sa == 1 && sb == 1)
+        for (std::int64_t i = 0; i < n; ++i) r.out[i] = chosen(bytes[i], a[i], b[i]);
+    else if (so == 1 && sa == 1 && sb == 0)
+        for (std::int64_t i = 0; i < n; ++i) r.out[i] = chosen(bytes[i], a[i], *b);
+    else
+        for (std::int64_t i = 0; i < n; ++i) r.out[i * so] = chosen(bytes[i], a[i * sa], b[i * sb]);
+}
+
 template <Op op, typename T>
 void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int64_t end) noexcept {
     const int last = launch.ndim - 1;
@@ -100,11 +130,13 @@ void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int
     bool blocked = converts;
     bool is_direct[kMaxInputs];
     for (int i = 0; i < kOperands - 1; ++i) {
-        const bool is_own = launch.immediate[i + 1] || launch.types[i + 1] == kOwn;
+        const bool is_own = launch.immediate[i + 1] || launch.types[i + 1] == kOwn || (op == Op::where && i == 0);
         const std::int64_t stride = launch.immediate[i + 1] ? 0 : launch.strides[i + 1][last];
         is_direct[i] = is_own && (!packs || stride == 1);
         blocked = blocked || !is_direct[i];
     }
+    unsigned char flags[op == Op::where ? kBlock : 1];
+    blocked = blocked || op == Op::where;
     for (std::int64_t at = begin; at < end;) {
         std::int64_t n = std::min(launch.shape[last] - index[last], end - at);
         if (blocked) n = std::min(n, kBlock);
@@ -118,8 +150,12 @@ void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int
             if (!launch.immediate[i]) data = static_cast<char *>(launch.data[i]) + offset[i] * size_of(type);
             run.in[i - 1] = is_direct[i - 1] ? static_cast<const T *>(data) : buffer[i - 1];
             run.in_strides[i - 1] = is_direct[i - 1] ? stride : 1;
+            if (op == Op::where && i == 1) {  // of any type: its truth
+                cast_of(type, ElementType::bool_)(data, stride, flags, 1, n);
+                continue;
+            }
             if (is_direct[i - 1]) continue;
-            if (launch.split || (op == Op::where && i == 1))
+            if (launch.split)
                 for (std::int64_t j = 0; j < n; ++j)
                     buffer[i - 1][j] =
                         load_operand<op, T>(launch.data[i], type, offset[i] + j * stride, launch.split, i - 1);
@@ -130,6 +166,8 @@ void compute_range(const ElementwiseLaunch &launch, std::int64_t begin, std::int
             LoopRun packed{{}, run.in_strides, kOperands - 1, sizeof(T), run.out, sizeof(result_t<op, T>)};
             for (int i = 0; i < kOperands - 1; ++i) packed.inputs[i] = reinterpret_cast<const char *>(run.in[i]);
             call_loop(loop, packed, n);
+        } else if constexpr (op == Op::where) {
+            choose<T>(flags, run, n);
         } else {
             compute_run<op, T>(run, n);
         }

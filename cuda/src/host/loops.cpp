@@ -3,7 +3,8 @@
 namespace cukern {
 namespace {
 
-HostLoop loops[kNumTableOps][kNumElementTypes];
+constexpr int kNumOps = static_cast<int>(Op::clip) + 1;
+HostLoop loops[kNumOps][kNumElementTypes];
 HostIndexFunction index_functions[2][kNumElementTypes];
 HostLoop products[kNumElementTypes];
 
@@ -27,7 +28,7 @@ HostIndexFunction host::index_function_of(ElementType type, bool finds_max) noex
 
 HostLoop host::loop_of(Op op, ElementType inputs) noexcept {
     if (op == Op::copy) op = Op::positive;  // which the C library's memmove is half as fast as, below a megabyte
-    return op < Op::copy ? loops[static_cast<int>(op)][static_cast<int>(inputs)] : HostLoop{};
+    return loops[static_cast<int>(op)][static_cast<int>(inputs)];
 }
 
 void host::call_loop(const HostLoop &loop, const LoopRun &run, std::int64_t n) noexcept {
