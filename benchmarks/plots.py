@@ -89,6 +89,37 @@ def draw_survey(path: Path) -> Path | None:
     return dots(title, rows, "its time / cukern's time (red: cukern is slower)", path.with_suffix(".png"))
 
 
+SIDES = {"numpy": "#888888", "host": WON, "device": "#76b900"}  # of the calls that placement is checked by
+PLACED = ["add float32", "tanh float64", "matmul float32"]
+
+
+def draw_placement(path: Path) -> Path | None:
+    """Draw the times of calls on arrays of the host by size: NumPy's, on the processor, and through the device."""
+    plot = pyplot()
+    if plot is None:
+        return None
+    threads, cases = list(json.loads(path.read_text())["threads"].items())[-1]
+    figure, axes = plot.subplots(1, len(PLACED), figsize=(11, 3.6))
+    for axis, name in zip(axes, PLACED, strict=True):
+        chosen = [case for case in cases if case["name"].rsplit(" ", 1)[0] == name]
+        sizes = [int(case["name"].split()[-1]) for case in chosen]
+        for side, colour in SIDES.items():
+            axis.loglog(
+                sizes, [case[side] * 1e6 for case in chosen], color=colour, marker="o", markersize=4, label=side
+            )
+        axis.set_title(name, fontsize=10)
+        axis.set_xlabel("side of both matrices" if name.startswith("matmul") else "elements", fontsize=9)
+        axis.grid(linewidth=0.3)
+    axes[0].set_ylabel("us a call", fontsize=9)
+    axes[0].legend(["NumPy", f"processor, {threads} threads", "through the device"], fontsize=8)
+    figure.tight_layout()
+    target = path.with_suffix(".png")
+    figure.savefig(target, dpi=100)
+    plot.close(figure)
+    return target
+
+
 if __name__ == "__main__":
     for name in sys.argv[1:]:
-        print((draw_survey if "survey" in name else draw)(Path(name)))
+        draws = draw_survey if "survey" in name else draw_placement if "placement" in name else draw
+        print(draws(Path(name)))

@@ -140,8 +140,6 @@ def _command(build: Compilation, source: Path, extra: list[str]) -> list[str]:
     loops = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-fno-ipa-cp"]
     levels = loops if source in LOOPS else [level]
     command = [*build.cxx, "-std=c++17", *levels, "-fPIC", "-fvisibility=hidden", "-fno-plt", *WARNINGS, *includes]
-    # Nobody looks at errno or the floating-point flags that loops leave, which would keep comparisons from vectors.
-    command += ["-fno-math-errno", "-fno-trapping-math"] if source.parent == ROOT / "cuda/src/host" else []
     command += ["-Werror"] if werror else []
     command += ["-isystem", str(build.toolkit.include)] if build.toolkit else []
     if emulates_kernels() and not source.is_relative_to(ROOT / "ext"):

@@ -19,11 +19,11 @@ namespace {
 
 bool add_methods(PyObject *module) noexcept {
     for (PyMethodDef *table :
-         {kElementwiseMethods, kReductionMethods, kDotMethods,         kWhereMethods,        kCastMethods,
-          kCumulativeMethods,  kMatmulMethods,    kCreationMethods,    kImportMethods,       kJoinMethods,
-          kHostMethods,        kPickleMethods,    kViewMethods,        kStreamFunctions,     kMemoryMethods,
-          kBackendMethods,     kNvrtcMethods,     kArgumentKeyMethods, kRepeatCallMethods,   kTracedMethods,
-          kGraphFunctions,     kLoopMethods,      kPlacementFunctions, kTestingMethods,      kKernelTestingMethods})
+         {kElementwiseMethods, kReductionMethods, kDotMethods,         kWhereMethods,      kCastMethods,
+          kCumulativeMethods,  kMatmulMethods,    kCreationMethods,    kImportMethods,     kJoinMethods,
+          kHostMethods,        kPickleMethods,    kViewMethods,        kStreamFunctions,   kMemoryMethods,
+          kBackendMethods,     kNvrtcMethods,     kArgumentKeyMethods, kRepeatCallMethods, kTracedMethods,
+          kGraphFunctions,     kLoopMethods,      kPlacementFunctions, kTestingMethods,    kKernelTestingMethods})
         if (PyModule_AddFunctions(module, table) != 0) return false;
     return true;
 }
@@ -74,8 +74,7 @@ bool add_names(ModuleState &state) noexcept {
 bool add_types(PyObject *module, ModuleState &state) noexcept {
     return make_active_blocks(state) && make_type_records(state) && add_element_types(module, state) &&
            add_stream_types(module, state) && add_array_type(module, state) && offer_exchange(state) &&
-           add_kernel_types(module, state) && add_graph_type(module, state) &&
-           add_placement_type(module);
+           add_kernel_types(module, state) && add_graph_type(module, state) && add_placement_type(module);
 }
 
 int execute(PyObject *module) {

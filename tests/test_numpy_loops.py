@@ -108,3 +108,113 @@ def test_many_threads(rng: np.random.Generator) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u8", "c8", "c16"])
+@pytest.mark.parametrize("shape", [(1,), (31,), (33,), (100_000,), (70, 600), (600, 70), (3, 40, 50)])
+def test_sums_and_extremes_of_every_axis(dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> None:
+    x = rng.integers(0, 100, shape).astype(dtype)  # exact in any order
+    for view in (x, x[::-1], x.T, np.repeat(x, 2, axis=-1)[..., ::2]):
+        for axis in (None, *range(view.ndim)):
+            assert (cukern.sum(view, axis=axis) == view.sum(axis=axis)).all()
+            if dtype[0] != "c":
+                assert (cukern.max(view, axis=axis) == view.max(axis=axis)).all()
+                assert (cukern.argmin(view, axis=axis) == view.argmin(axis=axis)).all()
+            small = view % 2 + 1 if dtype[0] in "iu" else np.where(view.real > 98, 2, 1).astype(dtype)
+            with np.errstate(all="ignore"):
+                np.testing.assert_allclose(cukern.prod(small, axis=axis), small.prod(axis=axis), rtol=1e-5)
+            tolerance = 1e-5 if dtype in ("f4", "c8") else 1e-12
+            np.testing.assert_allclose(cukern.var(view, axis=axis), view.astype("c16").var(axis=axis), rtol=tolerance)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_nan_in_any_place_is_found(axis: int | None, rng: np.random.Generator) -> None:
+    x = rng.random((130, 70))
+    for place in ((0, 0), (64, 3), (129, 69)):
+        y = x.astype("f4" if place[0] else "f8")
+        y[place] = np.nan
+        for name in ("max", "min", "argmax", "argmin", "sum", "var"):
+            with np.errstate(all="ignore"):
+                wanted = getattr(np, name)(y, axis=axis)
+            np.testing.assert_allclose(getattr(cukern, name)(y, axis=axis), wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i2", "i8", "f2", "f4", "f8", "c8"])
+def test_any_and_all_wherever_one_differs(dtype: str) -> None:
+    for count in (1, 7, 31, 32, 33, 511, 513, 20_000):
+        for place in {0, count // 2, count - 1}:
+            zeros, ones = np.zeros((2, count), dtype), np.ones((2, count), dtype)
+            assert not cukern.any(zeros)
+            assert cukern.all(ones)
+            zeros[1, place], ones[1, place] = 1, 0
+            for axis in (None, 0, 1):
+                np.testing.assert_array_equal(cukern.any(zeros, axis=axis), zeros.any(axis=axis))
+                np.testing.assert_array_equal(cukern.all(ones, axis=axis), ones.all(axis=axis))
+    minus_zero = np.full(100, -0.0, "f4")
+    assert not cukern.any(minus_zero)
+    assert cukern.all(np.full(100, np.nan))
+
+
+def test_bytes_of_bool_that_are_neither_0_nor_1(rng: np.random.Generator) -> None:
+    x = rng.integers(0, 256, 5000).astype("u1").view("?")
+    truth = x.view("u1") != 0
+    a, b = rng.random((2, 5000))
+    np.testing.assert_array_equal(cukern.where(x, a, b), np.where(truth, a, b))
+    assert cukern.mean(x) == truth.mean()
+    assert bool(cukern.all(x)) == truth.all()
+
+
+def test_means_of_short_integers_are_exact_sums(rng: np.random.Generator) -> None:
+    for dtype in ("?", "i1", "u2", "i4", "u4"):
+        x = rng.integers(0, 2 if dtype == "?" else 120, (300, 400)).astype(dtype)
+        for axis in (None, 0, 1):
+            wanted = x.sum(axis=axis, dtype="i8") / (x.size if axis is None else x.shape[axis])
+            np.testing.assert_array_equal(cukern.mean(x, axis=axis), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("to", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
+def test_floats_that_no_short_integer_holds(dtype: str, to: str, rng: np.random.Generator) -> None:
+    x = (rng.random(1001) * 200 - 100).astype(dtype)
+    inside = cukern.astype(x, to)
+    np.testing.assert_array_equal(inside, np.trunc(x).astype("i8").astype(to))
+    for wild in (2.0**31, -(2.0**31), -(2.0**31) - 4096, 2.0**40, -1e30, np.inf, np.nan):
+        y = x.copy()
+        y[[3, 700, 1000]] = wild
+        given = cukern.astype(y, to)
+        one_by_one = [int(cukern.astype(y[i : i + 1][::-1], to)[0]) for i in (3, 700, 1000)]
+        assert given[[3, 700, 1000]].tolist() == one_by_one  # whatever stands beside it
+        np.testing.assert_array_equal(np.delete(given, [3, 700, 1000]), np.delete(inside, [3, 700, 1000]))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "u8"])
+def test_clip_where_and_results_with_steps(dtype: str, rng: np.random.Generator) -> None:
+    a, b, c = rng.integers(0, 100, (3, 40, 60)).astype(dtype)
+    if dtype[0] == "f":
+        a[3, 4] = np.nan
+    for least, most in ((10, 50), (b, c), (50, 10), (b, 70)):
+        np.testing.assert_array_equal(cukern.clip(a, least, most), np.clip(a, least, most))
+    condition = b > 50
+    for x, y in ((a, c), (a.T.copy().T, c), (a, c[:, :1]), (a[::-1], c[0]), (a, 3)):
+        np.testing.assert_array_equal(cukern.where(condition, x, y), np.where(condition, x, y).astype(dtype))
+    for name in ("add", "maximum", "less", "isnan", "isinf", "tanh"):
+        args = (a, c)[: 1 + (name in ("add", "maximum", "less"))]
+        with np.errstate(all="ignore"):
+            wanted = np.asarray(getattr(cukern, name)(*args))
+        out = np.zeros((40, 180), wanted.dtype)
+        for view in (out[:, ::3], out[:, 59::-1], out[::-1, 60:120]):
+            np.testing.assert_array_equal(getattr(cukern, name)(*args, out=view), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8"])
+def test_products_of_every_layout(dtype: str, rng: np.random.Generator) -> None:
+    for m, k, n in ((1, 1, 1), (4, 4, 4), (3, 5, 2), (16, 16, 16), (33, 65, 17), (1, 200, 70), (130, 1, 9)):
+        a, b = (rng.integers(-9, 9, shape).astype(dtype) for shape in ((m, k), (k, n)))  # exact in any order
+        wanted = a.astype("i8") @ b.astype("i8")
+        for x in (a, np.asfortranarray(a), np.repeat(a, 2, axis=1)[:, ::2], a[::-1][::-1]):
+            for y in (b, np.asfortranarray(b), np.repeat(b, 2, axis=0)[::2]):
+                np.testing.assert_array_equal(cukern.matmul(x, y), wanted)
+                out = np.full((n, m), 7, dtype).T
+                np.testing.assert_array_equal(cukern.matmul(x, y, out=out), wanted)
+    with np.errstate(all="raise"):  # NumPy's product warns
+        assert np.isinf(cukern.matmul(np.full((9, 9), 1e38, "f4"), np.full((9, 9), 1e38, "f4"))).all()

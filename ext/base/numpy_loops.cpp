@@ -155,7 +155,8 @@ PyObject *use_loops_method(PyObject *module, PyObject *use) {
     for (int row = 0; row < kNumTableOps; ++row)
         for (int type = 0; type < kNumElementTypes; ++type)
             set_host_loop(static_cast<Op>(row), static_cast<ElementType>(type), {});
-    for (int type = 0; type < kNumElementTypes; ++type) set_host_loop(Op::clip, static_cast<ElementType>(type), {});
+    for (int type = 0; type < kNumElementTypes; ++type)
+        set_host_loop(Op::clip, static_cast<ElementType>(type), {});
     for (int type = 0; type < kNumElementTypes; ++type)
         for (const bool finds_max : {false, true})
             set_host_index_function(static_cast<ElementType>(type), finds_max, nullptr);

@@ -11,8 +11,7 @@ namespace cukern::py {
 namespace {
 
 struct PlacementObject {
-    PyObject_HEAD
-    Placement placement;
+    PyObject_HEAD Placement placement;
 };
 
 PlacementObject *as_placement(PyObject *object) noexcept { return reinterpret_cast<PlacementObject *>(object); }
@@ -133,8 +132,8 @@ PyObject *explain_placement(PyObject *module, PyObject *args, PyObject *keywords
                             function);
     return Py_BuildValue("{s:s,s:s,s:d,s:d,s:i,s:s,s:i}", "placement",
                          is_mixed ? "host and device" : name_of(choice.placement), "reason", choice.reason, "host",
-                         choice.host, "device", choice.device, "threads", choice.threads, "machine", choice.machine,
-                         "calls", calls);
+                         choice.host, "device", choice.device, "threads", choice.threads, "machine",
+                         choice.machine, "calls", calls);
 }
 
 }  // namespace

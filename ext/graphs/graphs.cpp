@@ -272,7 +272,8 @@ PyMethodDef kGraphMethods[] = {
      "Raises\n------\nRuntimeError\n    Nothing has been captured.\nCudaError\n    The launch failed."},
     {"debug_dot", graph_debug_dot, METH_O,
      "debug_dot(path, /)\n--\n\nWrite the graph as text in the DOT language of Graphviz.\n\n"
-     "Parameters\n----------\npath : str or os.PathLike\n\nRaises\n------\nOSError\n    The file cannot be written."},
+     "Parameters\n----------\npath : str or os.PathLike\n\nRaises\n------\nOSError\n    The file cannot be "
+     "written."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -14,14 +14,13 @@ namespace {
 
 PyObject *counters_method(PyObject *, PyObject *) {
     const Counters c = counters();
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "launches", static_cast<long long>(c.launches),
-                         "synchronizations", static_cast<long long>(c.synchronizations), "host_to_device_bytes",
-                         static_cast<long long>(c.host_to_device), "device_to_host_bytes",
-                         static_cast<long long>(c.device_to_host), "driver_allocations",
-                         static_cast<long long>(c.driver_allocations), "free_list_hits",
-                         static_cast<long long>(c.free_list_hits), "calls_on_host",
-                         static_cast<long long>(c.calls_on_host), "calls_on_device",
-                         static_cast<long long>(c.calls_on_device));
+    return Py_BuildValue(
+        "{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "launches", static_cast<long long>(c.launches), "synchronizations",
+        static_cast<long long>(c.synchronizations), "host_to_device_bytes",
+        static_cast<long long>(c.host_to_device), "device_to_host_bytes", static_cast<long long>(c.device_to_host),
+        "driver_allocations", static_cast<long long>(c.driver_allocations), "free_list_hits",
+        static_cast<long long>(c.free_list_hits), "calls_on_host", static_cast<long long>(c.calls_on_host),
+        "calls_on_device", static_cast<long long>(c.calls_on_device));
 }
 
 #define CUKERN_MEMORY_INFO "(memory='device', device=None)"

@@ -13,7 +13,8 @@ constexpr int kNumPlacements = 3;
 constexpr const char *kPlacementNames[kNumPlacements] = {"auto", "host", "device"};
 constexpr const char *name_of(Placement placement) { return kPlacementNames[static_cast<int>(placement)]; }
 
-// The calling thread's, by default the process's, which CUKERN_PLACEMENT gives (checked when the back-end is chosen).
+// The calling thread's, by default the process's, which CUKERN_PLACEMENT gives (checked when the back-end is
+// chosen).
 Placement current_placement() noexcept;
 // A thread's blocks of code that name a placement, the innermost last. False where there is none to end, or no
 // memory for one more.
@@ -27,8 +28,8 @@ struct PlacementChoice {
     const char *reason = "";
     double host = 0;
     double device = 0;
-    int threads = 1;             // that the estimate of the host takes
-    const char *machine = "";    // whose constants were taken
+    int threads = 1;           // that the estimate of the host takes
+    const char *machine = "";  // whose constants were taken
 };
 
 // `estimates`: give times although they decide nothing.

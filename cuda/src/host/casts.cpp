@@ -17,8 +17,8 @@ __m128i vector_of(const double *from) noexcept {
     return _mm_unpacklo_epi64(_mm_cvttpd_epi32(_mm_loadu_pd(from)), _mm_cvttpd_epi32(_mm_loadu_pd(from + 2)));
 }
 
-// Floats as 32-bit integers by the processor's vectors, which give the least integer for what none holds. False where
-// that is among them.
+// Floats as 32-bit integers by the processor's vectors, which give the least integer for what none holds. False
+// where that is among them.
 template <typename From>
 bool to_int32(const From *from, std::int32_t *to, std::int64_t n) noexcept {
     constexpr From kTop = static_cast<From>(2147483648.0);  // 2**31

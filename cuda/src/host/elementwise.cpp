@@ -39,14 +39,16 @@ HostLoop loop_on_stored(const ElementwiseLaunch &launch) noexcept {
 
 // The conversion that a copy is, from and to what is stored; null where there is more to it.
 Cast cast_on_stored(const ElementwiseLaunch &launch) noexcept {
-    if ((launch.op != Op::copy && launch.op != Op::positive) || launch.split || launch.immediate[1]) return nullptr;
+    if ((launch.op != Op::copy && launch.op != Op::positive) || launch.split || launch.immediate[1])
+        return nullptr;
     const ElementType from = launch.types[1];
     const ElementType to = launch.types[0];
     const bool is_one_step = launch.compute == launch.result && (launch.compute == from || launch.compute == to);
     return from != to && is_one_step ? cast_of(from, to) : nullptr;
 }
 
-// Elements [begin, end) of out in runs along the fastest dimension: compute(data, n, strides), of out last, in bytes.
+// Elements [begin, end) of out in runs along the fastest dimension: compute(data, n, strides), of out last, in
+// bytes.
 template <typename Compute>
 void run_rows(const ElementwiseLaunch &launch, std::int64_t begin, std::int64_t end,
               const Compute &compute) noexcept {

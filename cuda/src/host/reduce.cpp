@@ -49,8 +49,8 @@ void join_block(typename F::A sum, typename F::A *waiting, std::uint64_t *blocks
     ++*blocks;
 }
 
-// Results [begin, end) of elements that follow each other in one run, all of it by another library's function. False
-// where there is none.
+// Results [begin, end) of elements that follow each other in one run, all of it by another library's function.
+// False where there is none.
 template <Op op, typename T>
 bool reduce_runs(const ReduceLaunch &launch, std::int64_t begin, std::int64_t end) noexcept {
     constexpr ElementType kOwn = ElementTypeOf<T>::value;

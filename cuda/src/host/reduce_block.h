@@ -115,7 +115,8 @@ void load_elements(const ReduceLaunch &launch, const char *from, std::int64_t st
         const HostLoop differs = loop_of(Op::not_equal, launch.type);
         if (launch.type != ElementType::bool_ && kind_of(launch.type) != 'c' && differs.function != nullptr) {
             const std::int64_t strides[] = {stride, 0};
-            call_loop(differs, {{from, kZero}, strides, 2, static_cast<std::size_t>(size_of(launch.type)), to, 1}, n);
+            call_loop(differs, {{from, kZero}, strides, 2, static_cast<std::size_t>(size_of(launch.type)), to, 1},
+                      n);
             return;
         }
     }
@@ -131,6 +132,10 @@ typename Reducer<op, T>::A reduce_block(const T *elements, std::int64_t n, std::
     if constexpr (op == Op::any) return kinds_of(elements, n);
     A sum = F::of(elements[0], first);
     std::int64_t i = 1;
+    if constexpr (op == Op::argmax || op == Op::argmin) {
+        for (; i < n; ++i) sum = F::join_next(sum, F::of(elements[i], first + i));
+        return sum;
+    }
     if (n >= 16) {
         A running[8];
 #pragma GCC unroll 8
@@ -191,7 +196,8 @@ void join_row(const HostLoop &loop, T *sums, const T *elements, std::int64_t n) 
               n);
 }
 
-// What n elements come to, by such a loop: with one result it takes all of them in one go, sums of floats in pairs.
+// What n elements come to, by such a loop: with one result it takes all of them in one go, sums of floats in
+// pairs.
 template <typename T>
 T joined_by(const HostLoop &loop, const T *elements, std::int64_t stride, std::int64_t n) noexcept {
     T value = *elements;

@@ -1,8 +1,8 @@
 // Reductions of elements that lie apart, to results that lie beside each other.
 //
-// Idea: a tile of results goes over its rows, whose loops vectorise; where another library's loop joins them, a tile
-// is wide, since each row is a call. Sums of floats are of groups of kGroup rows, which are joined in pairs as a binary
-// counter carries. Variances are of groups of kBlock rows in two passes, joined likewise.
+// Idea: a tile of results goes over its rows, whose loops vectorise; where another library's loop joins them, a
+// tile is wide, since each row is a call. Sums of floats are of groups of kGroup rows, which are joined in pairs
+// as a binary counter carries. Variances are of groups of kBlock rows in two passes, joined likewise.
 #pragma once
 
 #include "host/reduce_block.h"
@@ -11,10 +11,10 @@ namespace cukern::host {
 
 constexpr std::int64_t kTile = 512;
 constexpr std::int64_t kTileBytes = 4096;  // of sums, which have partial results
-constexpr std::int64_t kNarrow = 64;  // a tile without such a loop; results from which on one pays
+constexpr std::int64_t kNarrow = 64;       // a tile without such a loop; results from which on one pays
 constexpr std::int64_t kGroup = 32;
 constexpr std::int64_t kIndexRows = 1 << 30;  // that 32-bit indices count
-constexpr int kMostGroups = 30;  // as a power of two
+constexpr int kMostGroups = 30;               // as a power of two
 
 // Whether results are taken by tiles: they lie beside each other in the input, and what is reduced does not.
 inline bool lies_in_columns(const ReduceLaunch &launch) noexcept {

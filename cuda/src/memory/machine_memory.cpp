@@ -37,7 +37,8 @@ void machine_memory(std::int64_t *free, std::int64_t *total) noexcept {
         char limit[704];
         char used[704];
         std::snprintf(limit, sizeof limit, "%s/%s", folder, version == 2 ? "memory.max" : "memory.limit_in_bytes");
-        std::snprintf(used, sizeof used, "%s/%s", folder, version == 2 ? "memory.current" : "memory.usage_in_bytes");
+        std::snprintf(used, sizeof used, "%s/%s", folder,
+                      version == 2 ? "memory.current" : "memory.usage_in_bytes");
         apply_limit(read_number(limit), read_number(used), free, total);
     });
 }

@@ -43,9 +43,8 @@ template <typename Call, typename Run>
 Status execute(const Call &call, const Execution &where, Staging::Uses uses, const Run &run) noexcept {
     if (count_of(*call.out) == 0) return CUKERN_OK;
     if (!where.on_device) {
-        const Placement placement = where.placement != Placement::automatic
-                                        ? where.placement
-                                        : choose_placement(call, where).placement;
+        const Placement placement =
+            where.placement != Placement::automatic ? where.placement : choose_placement(call, where).placement;
         count_call(placement);
         if (placement == Placement::device) return execute_staged(call, where.host_device, uses, run);
         Context *processor = nullptr;

@@ -13,9 +13,9 @@
 namespace cukern {
 namespace {
 
-constexpr double kConversion = 0.4;      // nanoseconds an element of an operand of another type
-constexpr double kSteps = 1.0;           // of one that is not packed: it is gathered, here or to be sent
-constexpr double kGrain = 32768;         // elements that a thread takes at least
+constexpr double kConversion = 0.4;       // nanoseconds an element of an operand of another type
+constexpr double kSteps = 1.0;            // of one that is not packed: it is gathered, here or to be sent
+constexpr double kGrain = 32768;          // elements that a thread takes at least
 constexpr double kSmallBytes = 64 << 10;  // of an operand that kernels read over the link
 
 constexpr double kAtOnce = 4000;  // nanoseconds that no call through a device is as short as
@@ -23,13 +23,13 @@ constexpr const char *kFaster = "estimated to be faster";
 
 // What a call does, as the estimates need it.
 struct Work {
-    double elements = 0;      // that the operation is applied to
-    double nanoseconds = 0;   // of one thread, operands in cache
-    double steps = 0;         // nanoseconds of one thread for operands that are not packed: on the device too
-    double in_bytes = 0;      // broadcast operands once
+    double elements = 0;     // that the operation is applied to
+    double nanoseconds = 0;  // of one thread, operands in cache
+    double steps = 0;        // nanoseconds of one thread for operands that are not packed: on the device too
+    double in_bytes = 0;     // broadcast operands once
     double out_bytes = 0;
     double largest_bytes = 0;  // of one operand
-    double products = 0;      // multiply-adds
+    double products = 0;       // multiply-adds
     ElementType compute = ElementType::float32;
 };
 
@@ -114,8 +114,7 @@ double device_time(const Work &work, const Machine &machine, int most_threads) n
     const double rate = std::min(machine.thread_copies * most_threads, machine.most_copies);
     const double products = work.products / machine.device_products[product_kind(work.compute)];
     const double call = work.largest_bytes <= kSmallBytes ? machine.small_call : machine.large_call;
-    return call + bytes / rate + work.steps / most_threads + work.nanoseconds / machine.device_work +
-           products;
+    return call + bytes / rate + work.steps / most_threads + work.nanoseconds / machine.device_work + products;
 }
 
 // The constants for a device, found when it is first asked for, and kept.

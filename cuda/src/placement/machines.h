@@ -8,19 +8,19 @@ namespace cukern {
 
 // Rates are in bytes, or multiply-adds, a nanosecond.
 struct Machine {
-    const char *device;            // as the driver names it
-    int multiprocessors;           // that it has
-    double thread_memory;          // of the host: what one thread reads and writes
-    double most_memory;            // and all of them
-    double thread_cache;           // bytes of operands that each thread has in its cache
-    double host_call;              // nanoseconds: a call, and what waking other threads adds
+    const char *device;    // as the driver names it
+    int multiprocessors;   // that it has
+    double thread_memory;  // of the host: what one thread reads and writes
+    double most_memory;    // and all of them
+    double thread_cache;   // bytes of operands that each thread has in its cache
+    double host_call;      // nanoseconds: a call, and what waking other threads adds
     double host_threads;
-    double small_call;             // through the device, of operands that kernels read over the link
-    double large_call;             // of operands that are copied
-    double thread_copies;          // over the link, by one thread
-    double most_copies;            // by all of them
-    double device_work;            // how many times as fast as one thread a device computes
-    double host_products[3];       // of one thread, in float32, float64 and integers
+    double small_call;        // through the device, of operands that kernels read over the link
+    double large_call;        // of operands that are copied
+    double thread_copies;     // over the link, by one thread
+    double most_copies;       // by all of them
+    double device_work;       // how many times as fast as one thread a device computes
+    double host_products[3];  // of one thread, in float32, float64 and integers
     double device_products[3];
 };
 
