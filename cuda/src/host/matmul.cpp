@@ -93,8 +93,8 @@ void run_library_matmul(const MatmulLaunch &p) noexcept {
                                      size * (p.b_transposed ? p.ldb : 1),
                                      size * p.ldc,
                                      size};
-    char *data[] = {static_cast<char *>(const_cast<void *>(p.a)), static_cast<char *>(const_cast<void *>(p.b)),
-                    static_cast<char *>(p.c)};
+    char *data[] = {const_cast<char *>(static_cast<const char *>(p.a)),
+                    const_cast<char *>(static_cast<const char *>(p.b)), static_cast<char *>(p.c)};
     loop.function(data, counts, strides, loop.context);
 }
 
