@@ -10,6 +10,7 @@ import pytest
 from conftest import use
 from numpy_loops import use_numpy_loops
 from oracles import FUNCTIONS, ORACLES
+from processes import run_quietly
 
 import cukern
 from cukern import _cukern
@@ -218,3 +219,56 @@ def test_products_of_every_layout(dtype: str, rng: np.random.Generator) -> None:
                 np.testing.assert_array_equal(cukern.matmul(x, y, out=out), wanted)
     with np.errstate(all="raise"):  # NumPy's product warns
         assert np.isinf(cukern.matmul(np.full((9, 9), 1e38, "f4"), np.full((9, 9), 1e38, "f4"))).all()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+def test_results_with_steps_are_those_without(row: dict, rng: np.random.Generator) -> None:
+    own = getattr(cukern, row["name"])
+    for dtype in ("f2", "f4", "f8", "i1", "u4", "i8", "?", "c8"):
+        values = [(rng.integers(-9, 9, 100) / 4).astype(dtype) for _ in range(1 + (row["kind"] == "binary"))]
+        if dtype[0] == "f":
+            values[0][:6] = [np.nan, np.inf, -np.inf, -0.0, 0.0, -1.0]
+        try:
+            wanted = own(*values)
+        except TypeError:
+            continue
+        for step in (2, 3, -1):
+            out = np.zeros(300, wanted.dtype)[::step][:100]
+            own(*values, out=out)
+            np.testing.assert_array_equal(out, wanted)
+
+
+def test_numpys_functions_may_have_been_replaced() -> None:
+    script = """
+        import numpy as np
+        np.matmul, np.add, np.tanh = {}, np.vectorize(len), len
+        import cukern
+        a = np.full((40, 40), 2.0, np.float32)
+        assert (cukern.matmul(a, a) == 160).all()
+        assert (cukern.add(a, a) == 4).all()
+        np.testing.assert_allclose(cukern.tanh(a), 0.9640276, rtol=1e-6)
+        print("done")
+    """
+    for replaced in ("np.vectorize(len)", "'text'", "3", "np.add", "(lambda a, b: a)"):
+        assert run_quietly(script.format(replaced), CUKERN_BACKEND="host") == "done\n"
+
+
+@pytest.mark.unsanitized  # which need more stack
+def test_threads_with_small_stacks() -> None:
+    script = """
+        import threading
+        import numpy as np, cukern
+        def work():
+            for dtype in ("f4", "f8", "i8", "c8", "c16", "i2"):
+                x = np.ones((500, 600), dtype)
+                for axis in (0, 1, None):
+                    for name in ("sum", "prod", "var", "any", "max", "argmax"):
+                        if dtype[0] != "c" or name not in ("max", "argmax"):
+                            getattr(cukern, name)(x, axis=axis)
+            print("done")
+        threading.stack_size(128 << 10)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    """
+    assert run_quietly(script, CUKERN_BACKEND="host", CUKERN_NUM_THREADS="1") == "done\n"

@@ -80,15 +80,18 @@ void hand_over(Op op, const PyUFuncObject &ufunc) noexcept {
 }
 
 // NumPy's product of floats, which is its BLAS's; that of integers is slower than ours.
-bool hand_over_products(const ModuleState &state) noexcept {
+bool hand_over_products(const ModuleState &state, PyObject *kind) noexcept {
     const PyRef matmul = PyRef::steal(PyObject_GetAttrString(state.numpy, "matmul"));
     if (!matmul) return false;
+    if (reinterpret_cast<PyObject *>(Py_TYPE(matmul.get())) != kind) return true;  // replaced: ours are taken
     const auto &ufunc = *reinterpret_cast<const PyUFuncObject *>(matmul.get());
+    if (ufunc.nin != 2 || ufunc.nout != 1 || ufunc.core_enabled == 0) return true;
     for (const ElementType type : {ElementType::float32, ElementType::float64}) {
         const int number = kTypeNumbers[static_cast<int>(type)];
         for (int i = 0; i < ufunc.ntypes; ++i) {
             const char *types = ufunc.types + static_cast<std::ptrdiff_t>(i) * ufunc.nargs;
             if (types[0] != number || types[1] != number || types[2] != number) continue;
+            if (ufunc.functions[i] == nullptr) continue;
             set_host_product(type, {ufunc.functions[i], ufunc.data == nullptr ? nullptr : ufunc.data[i]});
         }
     }
@@ -127,7 +130,7 @@ bool hand_over_index_functions() noexcept {
 bool hand_over_loops(const ModuleState &state) noexcept {
     if (!hand_over_index_functions()) return false;
     const PyRef kind = PyRef::steal(PyObject_GetAttrString(state.numpy, "ufunc"));
-    if (!kind || !hand_over_products(state) || !hand_over_clip(state, kind.get())) return false;
+    if (!kind || !hand_over_products(state, kind.get()) || !hand_over_clip(state, kind.get())) return false;
     for (int row = 0; row < kNumTableOps; ++row) {
         const auto op = static_cast<Op>(row);
         const OpKind form = info(op).kind;

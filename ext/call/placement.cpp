@@ -39,15 +39,13 @@ void placement_dealloc(PyObject *self) {
 }
 
 PyObject *placement_enter(PyObject *self, PyObject *) {
-    if (begin_placement(as_placement(self)->placement)) return PyRef::borrow(self).release();
-    PyErr_SetString(PyExc_RuntimeError, "placement: this thread is in more blocks of placement than it can be in");
-    return nullptr;
+    return begin_placement(self, as_placement(self)->placement) ? PyRef::borrow(self).release() : PyErr_NoMemory();
 }
 
-PyObject *placement_exit(PyObject *, PyObject *) {
-    if (end_placement()) Py_RETURN_NONE;
+PyObject *placement_exit(PyObject *self, PyObject *) {
+    if (end_placement(self)) Py_RETURN_NONE;
     PyErr_SetString(PyExc_RuntimeError,
-                    "placement: this thread is in no block of placement; it may have been entered by another one");
+                    "placement: this thread is not in this block; another one may have entered it");
     return nullptr;
 }
 
@@ -65,7 +63,8 @@ constexpr const char *kPlacementDoc =
     "placement(where)\n--\n\n"
     "Say where calls run whose arrays are all in the host's memory, in a block of a thread.\n\n"
     "Without one it is what the environment variable ``CUKERN_PLACEMENT`` says, by default ``auto``. Arrays in\n"
-    "device memory are computed with where they are, always; so are Arrays in pinned or managed memory.\n\n"
+    "device memory are computed with where they are, always; so are Arrays in pinned or managed memory.\n"
+    "A block is the thread's: while a generator or a task is suspended in one, it stays in force.\n\n"
     "Parameters\n----------\nwhere : {'auto', 'host', 'device'}\n"
     "    ``host``: on the processor's threads. ``device``: copied to the device, and the result back. ``auto``:\n"
     "    where it is estimated to take less time, from the call, the number of threads and the device alone, so\n"
@@ -159,7 +158,9 @@ bool add_placement_type(PyObject *module) noexcept {
 PyMethodDef kPlacementFunctions[] = {
     {"explain_placement", as_method(explain_placement), METH_VARARGS | METH_KEYWORDS,
      "explain_placement(function, /, *args, **kwargs)\n--\n\n"
-     "Return where a call on arrays of the host would run, and why, without computing anything.\n\n"
+     "Return where a call on arrays of the host would run, and why, without computing it.\n\n"
+     "The function is called. Operations on arrays of the host return results whose elements are not set; all\n"
+     "else that it does is done.\n\n"
      "Parameters\n----------\nfunction : callable\n    A function of cukern, or one that calls some.\n"
      "*args, **kwargs\n    What it is called with.\n\n"
      "Returns\n-------\ndict\n"

@@ -56,7 +56,7 @@ public:
     PyObject *perform(const Request &request, Backend backend, Operand *const *operands, int num_operands,
                       const Call &call, const Launch &launch) noexcept {
         const Placement placement = place(call);
-        if (is_explaining()) return object_.release();
+        if (!execution_.on_device && is_explaining()) return object_.release();
         const bool enqueues = execution_.on_device && backend == Backend::cuda;
         const bool computes = execution_.on_device || placement == Placement::host;
         const bool keeps_gil = enqueues || (computes && is_brief(operands, num_operands));

@@ -16,10 +16,10 @@ constexpr const char *name_of(Placement placement) { return kPlacementNames[stat
 // The calling thread's, by default the process's, which CUKERN_PLACEMENT gives (checked when the back-end is
 // chosen).
 Placement current_placement() noexcept;
-// A thread's blocks of code that name a placement, the innermost last. False where there is none to end, or no
-// memory for one more.
-bool begin_placement(Placement placement) noexcept;
-bool end_placement() noexcept;
+// A thread's blocks of code that name a placement, by what stands for them. False: no memory for one more; and no
+// such block of this thread to end.
+bool begin_placement(const void *block, Placement placement) noexcept;
+bool end_placement(const void *block) noexcept;
 
 // What was chosen for a call whose arrays are all in host memory, never `automatic`, and why. Times are in
 // seconds; 0 where they were not asked for, or there is no device.

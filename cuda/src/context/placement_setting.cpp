@@ -3,20 +3,18 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "cukern/placement.h"
 
 namespace cukern {
 namespace {
 
-constexpr int kMostBlocks = 64;
-
-// The blocks that a thread is in.
-struct Blocks {
-    Placement placements[kMostBlocks];
-    int count = 0;
+struct Block {
+    const void *owner;
+    Placement placement;
 };
-thread_local Blocks t_blocks;
+thread_local std::vector<Block> t_blocks;  // the innermost last
 
 constexpr int kUnread = -1;
 constexpr int kInvalid = -2;
@@ -50,21 +48,27 @@ Status check_process_placement() noexcept {
 }
 
 Placement current_placement() noexcept {
-    if (t_blocks.count > 0) return t_blocks.placements[t_blocks.count - 1];
+    if (!t_blocks.empty()) return t_blocks.back().placement;
     const int placement = process_placement();
     return placement < 0 ? Placement::automatic : static_cast<Placement>(placement);
 }
 
-bool begin_placement(Placement placement) noexcept {
-    if (t_blocks.count == kMostBlocks) return false;
-    t_blocks.placements[t_blocks.count++] = placement;
+bool begin_placement(const void *block, Placement placement) noexcept {
+    try {
+        t_blocks.push_back({block, placement});
+    } catch (...) {
+        return false;
+    }
     return true;
 }
 
-bool end_placement() noexcept {
-    if (t_blocks.count == 0) return false;
-    --t_blocks.count;
-    return true;
+bool end_placement(const void *block) noexcept {
+    for (std::size_t i = t_blocks.size(); i-- > 0;) {
+        if (t_blocks[i].owner != block) continue;
+        t_blocks.erase(t_blocks.begin() + static_cast<std::ptrdiff_t>(i));
+        return true;
+    }
+    return false;
 }
 
 }  // namespace cukern

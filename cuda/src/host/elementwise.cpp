@@ -21,13 +21,14 @@ RangeFunction find_range(Op op, ElementType compute) noexcept {
     return nullptr;
 }
 
-// The loop that takes all operands as they are stored, without one where there is none. NumPy's isinf of float32
-// is wrong where results are not packed (2.4.6).
+// The loop that takes all operands as they are stored, without one where there is none. NumPy's isinf and signbit
+// are wrong where results are not packed (2.4.6).
 HostLoop loop_on_stored(const ElementwiseLaunch &launch) noexcept {
     if (launch.split || launch.types[0] != launch.result || launch.num_operands < 2) return {};
     const ElementType type = launch.types[1];
     if (launch.strides[0][launch.ndim - 1] != 1 &&
-        (info(launch.op).rule == ResultRule::test || bits_depend_on_strides(launch.op, type)))
+        (info(launch.op).rule == ResultRule::test || info(launch.op).rule == ResultRule::sign ||
+         bits_depend_on_strides(launch.op, type)))
         return {};
     for (int i = 1; i < launch.num_operands; ++i)
         if (launch.immediate[i] || launch.types[i] != type ||

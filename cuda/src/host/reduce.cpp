@@ -177,7 +177,7 @@ template <Op op, typename T>
     using F = Reducer<op, T>;
     using R = reduced_t<op, T>;
     auto *out = static_cast<R *>(launch.out);
-    typename F::A sums[kTile];
+    typename F::A sums[kMostInTile<op, T>];
     const std::int64_t tile = tile_length<op, T>();
     Walk walk(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
     for (std::int64_t i = begin; i < end;) {

@@ -5,6 +5,9 @@
 // as a binary counter carries. Variances are of groups of kBlock rows in two passes, joined likewise.
 #pragma once
 
+#include <memory>
+#include <new>
+
 #include "host/reduce_block.h"
 
 namespace cukern::host {
@@ -22,6 +25,11 @@ inline bool lies_in_columns(const ReduceLaunch &launch) noexcept {
     return last >= 0 && launch.kept_strides[last] == 1 && launch.kept_shape[last] >= 4 &&
            (launch.num_reduced == 0 || launch.reduced_strides[launch.num_reduced - 1] != 1);
 }
+
+// How many results a tile may have; another library's loops take as many elements as there are of their own type.
+template <Op op, typename T>
+inline constexpr std::int64_t kMostInTile =
+    op == Op::any || std::is_same_v<typename Reducer<op, T>::A, T> ? kTile : kNarrow;
 
 // Rows that are joined into a tile one after the other.
 template <Op op, typename T>
@@ -141,10 +149,9 @@ private:
     const std::int64_t m_;
     std::int64_t at_;
     Walk walk_;
-    T row_[kTile];
+    T row_[kMostInTile<op, T>];
 };
 
-// How many results a tile has at most.
 template <Op op, typename T>
 std::int64_t tile_length() noexcept {
     if (op == Op::any) return kTile;
@@ -167,27 +174,31 @@ template <Op op, typename T>
         rows.reduce(end, out);
     } else {
         constexpr std::int64_t kRows = kIsSum ? kGroup : kBlock;
-        constexpr auto kSumTile = std::max(kNarrow, kTileBytes / static_cast<std::int64_t>(sizeof(A)));
-        A waiting[kMostGroups][kIsSum ? kSumTile : kNarrow];  // of 1, 2, 4, ... groups, where `groups` has a bit
+        const std::int64_t all = (end - begin - 1) / kRows + 1;
+        int levels = 0;
+        while (all >> levels != 0) ++levels;
+        // Of 1, 2, 4, ... groups, where `groups` has a bit. Not on the stack, which may be small.
+        const std::unique_ptr<A[]> waiting(all > 1 ? new (std::nothrow) A[levels * m] : nullptr);
+        if (waiting == nullptr) return rows.reduce(end, out);
         std::uint64_t groups = 0;
         while (rows.at() < end) {
             const std::int64_t stop = std::min(end, rows.at() + kRows);
             if ((groups & 1U) == 0) {
-                rows.reduce(stop, waiting[0]);
+                rows.reduce(stop, waiting.get());
             } else {
                 rows.reduce(stop, out);
                 int level = 0;
-                for (; level < kMostGroups - 1 && (groups >> level & 1U) != 0; ++level)
-                    for (std::int64_t k = 0; k < m; ++k) out[k] = F::join(waiting[level][k], out[k]);
-                std::copy_n(out, m, waiting[level]);
+                for (; (groups >> level & 1U) != 0; ++level)
+                    for (std::int64_t k = 0; k < m; ++k) out[k] = F::join(waiting[level * m + k], out[k]);
+                std::copy_n(out, m, &waiting[level * m]);
             }
             ++groups;
         }
         bool is_first = true;
-        for (int level = 0; level < kMostGroups; ++level) {
+        for (int level = 0; level < levels; ++level) {
             if ((groups >> level & 1U) == 0) continue;
             for (std::int64_t k = 0; k < m; ++k)
-                out[k] = is_first ? waiting[level][k] : F::join(waiting[level][k], out[k]);
+                out[k] = is_first ? waiting[level * m + k] : F::join(waiting[level * m + k], out[k]);
             is_first = false;
         }
     }

@@ -105,8 +105,8 @@ double host_time(const Work &work, const Machine &machine, int most_threads, int
     const double rate = std::min(machine.thread_memory * *threads, machine.most_memory);
     const double memory = bytes > machine.thread_cache * *threads ? bytes / rate : 0;
     const double products = work.products / (machine.host_products[product_kind(work.compute)] * *threads);
-    return machine.host_call + (*threads > 1 ? machine.host_threads : 0) +
-           std::max((work.nanoseconds + work.steps) / *threads + products, memory);
+    return machine.host_call + (*threads > 1 ? machine.host_threads : 0) + work.steps / *threads +
+           std::max(work.nanoseconds / *threads + products, memory);
 }
 
 double device_time(const Work &work, const Machine &machine, int most_threads) noexcept {

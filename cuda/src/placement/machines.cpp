@@ -46,13 +46,13 @@ double host_cost(Op op, ElementType compute) noexcept {
 }
 
 Machine machine_of(const DeviceInfo &device) noexcept {
+    const auto distance = [&device](const Machine &machine) {
+        if (std::strcmp(machine.device, device.name) == 0) return -1;
+        return std::abs(machine.multiprocessors - device.multiprocessors);
+    };
     const Machine *nearest = &kMachines[0];
-    for (const Machine &machine : kMachines) {
-        if (std::strcmp(machine.device, device.name) == 0) return machine;
-        if (std::abs(machine.multiprocessors - device.multiprocessors) <
-            std::abs(nearest->multiprocessors - device.multiprocessors))
-            nearest = &machine;
-    }
+    for (const Machine &machine : kMachines)
+        if (distance(machine) < distance(*nearest)) nearest = &machine;
     Machine scaled = *nearest;
     if (device.multiprocessors > 0) {
         const double part = static_cast<double>(device.multiprocessors) / nearest->multiprocessors;

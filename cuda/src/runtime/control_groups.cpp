@@ -45,11 +45,15 @@ void visit_groups(const char *controller, GroupVisitor visit, void *context) noe
         ++names;
         const bool is_unified = names[0] == '\0';
         if (!is_unified && !lists(names, controller)) continue;
+        // Controllers that are mounted together, as "cpu,cpuacct", may have a link by each name, or none.
+        const char *const roots[] = {is_unified ? "" : controller, names};
+        const int places = is_unified || std::strcmp(names, controller) == 0 ? 1 : 2;
         for (;;) {
-            char folder[kPathSize];
-            std::snprintf(folder, sizeof folder, "/sys/fs/cgroup%s%s%s", is_unified ? "" : "/",
-                          is_unified ? "" : controller, group);
-            visit(context, folder, is_unified ? 2 : 1);
+            for (int place = 0; place < places; ++place) {
+                char folder[kPathSize];
+                std::snprintf(folder, sizeof folder, "/sys/fs/cgroup/%s%s", roots[place], group);
+                visit(context, folder, is_unified ? 2 : 1);
+            }
             char *slash = std::strrchr(group, '/');
             if (slash == nullptr) break;
             *slash = '\0';
