@@ -342,6 +342,7 @@ def test_threads_are_those_that_a_call_is_worth() -> None:
     assert run_quietly(script, CUKERN_BACKEND="host", CUKERN_NUM_THREADS="4").split() == ["1", "1", "3", "4"]
 
 
+@pytest.mark.build
 def test_constants_are_what_the_script_writes(tmp_path: Path) -> None:
     folder = ROOT / "cuda/src/placement"
     script = f"""
