@@ -64,7 +64,18 @@ FAST = (
     "ext/ops",
     "ext/view",
 )
-LOOPS = [ROOT / "cuda/src/host/casts.cpp", ROOT / "cuda/src/host/reduce.cpp"]
+# What runs once, or is slow by nature: its size counts.
+SMALL = (
+    "cuda/src/context",
+    "cuda/src/placement",
+    "cuda/src/transfer",
+    "cuda/src/user_kernels",
+    "ext/create",
+    "ext/graphs",
+    "ext/module",
+    "ext/types",
+)
+LOOPS = [ROOT / f"cuda/src/host/{name}.cpp" for name in ("casts", "elementwise_range", "reduce")]
 EMULATED = ["elementwise", "reduce", "scan"]
 REPLACED = ["elementwise.cpp", "elementwise_range.cpp", "reduce.cpp", "scan.cpp"]
 
@@ -136,8 +147,12 @@ def _command(build: Compilation, source: Path, extra: list[str]) -> list[str]:
         command += ["-Werror=all-warnings"] if werror else []
         return [*command, "-Xcompiler=" + ",".join(host), *includes]
     # Python's functions are called without the procedure linkage table: a tenth of a call's time.
-    level = "-O3" if any(source.is_relative_to(ROOT / folder) for folder in FAST) else "-O2"
+    level = "-O2"
+    for folders, other in ((FAST, "-O3"), (SMALL, "-Os")):
+        level = other if any(source.is_relative_to(ROOT / folder) for folder in folders) else level
     loops = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-fno-ipa-cp"]
+    # Steps known when the program runs: -O3 has it, and with it a third more code that is no faster.
+    loops += ["-fversion-loops-for-strides"] if source in BY_TYPE else []
     levels = loops if source in LOOPS else [level]
     command = [*build.cxx, "-std=c++17", *levels, "-fPIC", "-fvisibility=hidden", "-fno-plt", *WARNINGS, *includes]
     command += ["-Werror"] if werror else []

@@ -329,6 +329,7 @@ TYPES = {
     "to": "_DType",
     "unchecked": "_bool",
     "value": "Any",
+    "workers": "int",
     "x": "_Array",
 }
 TAKE_NONE = {"_Device", "_Stream", "Any"}
@@ -351,6 +352,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "_held": ("tuple[int, int, int]", {}),
     "_information": ("dict[str, Any]", {}),
     "_inject_fault": ("None", {}),
+    "_is_from_pool": ("_bool", {"array": "NDArray[Any]"}),
     "_kernel_signature": ("tuple[str, list[tuple[str, str, _bool, str]]] | None", {}),
     "_open_nvrtc": ("tuple[int, int, str, list[int]]", {"path": "str | None"}),
     "_overlap": ("_bool", {"a": "Any", "b": "Any"}),
@@ -361,6 +363,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
         {"plans": "dict[bytes, tuple[Any, ...]]", "args": "tuple[Any, ...]", "inputs": "int"},
     ),
     "_restore": ("Array", {"dtype": "str", "shape": "tuple[int, ...]"}),
+    "_set_numpy_allocator": ("CapsuleType", {"before": "CapsuleType | None"}),
     "_set_staging": ("None", {}),
     "_set_traced_type": ("None", {"type": "type"}),
     "_use_backend": ("None", {}),
@@ -399,6 +402,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "reshape": ("Array", OWN_ARRAY),
     "result_type": ("Any", {}),
     "set_memory_limit": ("None", {}),
+    "set_pinned_limit": ("None", {"bytes": "int | None"}),
     "squeeze": ("Array", OWN_ARRAY),
     "stack": ("Array", ALONG_ONE),
     "synchronize": ("None", {}),

@@ -87,7 +87,15 @@ SANITIZERS = {
         errors="(WARNING|ERROR): ThreadSanitizer",
         # What is not here has one thread, and its kernels and copies are those of the files that are.
         files=(
-            *("test_threads.py", "test_array_threads.py", "test_streams.py", "test_memory.py", "test_memory_limits.py"),
+            *(
+                "test_threads.py",
+                "test_transfer_engine.py",
+                "test_host_memory.py",
+                "test_array_threads.py",
+                "test_streams.py",
+                "test_memory.py",
+                "test_memory_limits.py",
+            ),
             *("test_array_faults.py", "test_faults.py", "test_elementwise.py", "test_matmul.py", "test_dlpack.py"),
             *("test_dlpack_import.py", "test_dlpack_exchange.py", "test_devices.py", "test_c_abi.py", "test_out.py"),
             "test_operands.py",

@@ -278,6 +278,8 @@ def test_a_wheel_from_the_sdist(wheel: Path) -> None:
         "_number_text.py",
         "_numpy_functions.py",
         "_parameter_names.py",
+        "_pinned.py",
+        "_progress.py",
         "_reduction_kernel.py",
         "_reduction_source.py",
         "_trace.py",

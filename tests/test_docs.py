@@ -24,7 +24,7 @@ def test_every_function_has_an_example() -> None:
     described = [thing for thing in public if callable(thing) and not isinstance(thing, type)]
     described += [cukern.Array, cukern.Stream, cukern.Event, cukern.Device]
     described += [cukern.RawKernel, cukern.RawModule, cukern.Pointer, cukern.ElementwiseKernel]
-    described += [cukern.ReductionKernel, cukern.placement]
+    described += [cukern.ReductionKernel, cukern.placement, cukern.pinned_allocator, cukern.progress]
     assert sorted(thing.__name__ for thing in described) == sorted(DOCUMENTED)
 
 

@@ -7,6 +7,7 @@
 #include "base/backend.h"
 #include "base/errors.h"
 #include "base/methods.h"
+#include "base/numpy_memory.h"
 #include "base/signature.h"
 #include "call/operand.h"
 #include "call/result.h"
@@ -31,9 +32,7 @@ PyRef empty_numpy(const ModuleState &state, const char *function, Array *array) 
     for (int i = 0; i < array->ndim; ++i) shape[i] = array->shape()[i];
     const bool fortran = !is_c_contiguous(array->ndim, array->shape(), array->strides()) &&
                          is_f_contiguous(array->ndim, array->shape(), array->strides());
-    return PyRef::steal(PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr *>(dtype.release()),
-                                             array->ndim, shape, nullptr, nullptr,
-                                             fortran ? NPY_ARRAY_F_CONTIGUOUS : 0, nullptr));
+    return new_ndarray(std::move(dtype), array->ndim, shape, nullptr, fortran ? NPY_ARRAY_F_CONTIGUOUS : 0);
 }
 
 void end_export(PyObject *capsule) {
@@ -118,9 +117,7 @@ PyRef host_ndarray(const ModuleState &state, const Operand &operand) noexcept {
     }
     npy_intp shape[kMaxDims];
     for (int i = 0; i < view.ndim; ++i) shape[i] = view.shape[i];
-    PyRef result =
-        PyRef::steal(PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr *>(dtype.release()),
-                                          view.ndim, shape, nullptr, nullptr, 0, nullptr));
+    PyRef result = new_ndarray(std::move(dtype), view.ndim, shape, nullptr, 0);
     return result && copy_to_object(state, "asnumpy", operand.access(), result.get(), true, {}) ? std::move(result)
                                                                                                 : PyRef();
 }

@@ -71,6 +71,9 @@ void raise_status(const ModuleState &state, const char *function, Status status)
         case CUKERN_NOT_SUPPORTED: PyErr_Format(PyExc_TypeError, "%s: %s", function, record.message); return;
         case CUKERN_INTERNAL: PyErr_Format(PyExc_SystemError, "%s: %s", function, record.message); return;
         case CUKERN_CAPTURING: PyErr_Format(PyExc_RuntimeError, "%s: %s", function, record.message); return;
+        case CUKERN_INTERRUPTED:
+            if (PyErr_Occurred() != nullptr) return;  // which asked for it
+            break;
         case CUKERN_OK:
         case CUKERN_LIBRARY_NOT_FOUND:
         case CUKERN_FORKED:

@@ -29,6 +29,7 @@ extern PyMethodDef kBackendMethods[];
 extern PyMethodDef kStreamFunctions[];
 extern PyMethodDef kGraphFunctions[];
 extern PyMethodDef kMemoryMethods[];
+extern PyMethodDef kNumpyMemoryMethods[];
 extern PyMethodDef kCreationMethods[];
 extern PyMethodDef kImportMethods[];
 extern PyMethodDef kJoinMethods[];

@@ -4,6 +4,7 @@
 
 #include "array/array.h"
 #include "base/errors.h"
+#include "base/numpy_memory.h"
 #include "call/arguments.h"
 #include "streams/streams.h"
 #include "streams/with_blocks.h"
@@ -252,8 +253,7 @@ PyRef make_ndarray(const Request &request, ElementType type, const Shape &shape,
         raise_no_bfloat16(request.function);
         return {};
     }
-    return PyRef::steal(PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr *>(dtype.release()),
-                                             shape.ndim, shape.lengths, strides, nullptr, 0, nullptr));
+    return new_ndarray(std::move(dtype), shape.ndim, shape.lengths, strides, 0);
 }
 
 }  // namespace

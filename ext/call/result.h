@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 
+#include "base/long_release.h"
 #include "call/operand.h"
 #include "call/placement.h"
 
@@ -62,7 +63,7 @@ public:
         const bool keeps_gil = enqueues || (computes && is_brief(operands, num_operands));
         const auto attempt = [&] {
             if (keeps_gil) return launch(execution_);
-            const GilRelease released;
+            const LongRelease released(request.state);
             return launch(execution_);
         };
         if (!begin(request, operands, num_operands)) return nullptr;

@@ -53,8 +53,8 @@ PyObject *set_staging(PyObject *, PyObject *args) {
     int copies = 0;
     long long slot_bytes = 0;
     long long small_bytes = -1;
-    if (PyArg_ParseTuple(args, "p|LL", &copies, &slot_bytes, &small_bytes) == 0) return nullptr;
     testing::StagingOptions options;
+    if (PyArg_ParseTuple(args, "p|LLi", &copies, &slot_bytes, &small_bytes, &options.workers) == 0) return nullptr;
     options.mode = copies != 0 ? testing::StagingMode::copy : testing::StagingMode::automatic;
     options.slot_bytes = slot_bytes;
     options.small_bytes = small_bytes;
@@ -123,7 +123,7 @@ PyMethodDef kTestingMethods[] = {
     {"_held", held, METH_NOARGS,
      "_held()\n--\n\nReturn the numbers of blocks of memory, streams and events held of the back-ends."},
     {"_set_staging", set_staging, METH_VARARGS,
-     "_set_staging(copies, slot_bytes=0, small_bytes=-1, /)\n--\n\nForce staging through its copies."},
+     "_set_staging(copies, slot_bytes=0, small_bytes=-1, workers=0, /)\n--\n\nForce staging through its copies."},
     {"_use_backend", use_backend, METH_VARARGS, "_use_backend(name, /)\n--\n\nChange the back-end."},
     {"_block_usage", block_usage, METH_NOARGS,
      "_block_usage()\n--\n\nReturn the bytes of blocks of all kinds of memory, in use and cached."},

@@ -3,6 +3,7 @@
 #include "view/tracked_view.h"
 
 #include "base/errors.h"
+#include "base/long_release.h"
 
 #include "cukern/graph.h"
 #include "cukern/transfer.h"
@@ -147,7 +148,7 @@ bool copy_into(const ModuleState &state, const char *function, const TrackedView
         status = transfer(source.view, from, destination.view, to, stream);
         if (status != CUKERN_OK) synchronize_after_failure(stream);  // of several parts some may be under way
     } else {
-        const GilRelease released;
+        const LongRelease released(state);
         status = transfer(source.view, from, destination.view, to, stream);
     }
     if (!succeeded(state, function, status)) return false;

@@ -26,6 +26,8 @@ if _typing.TYPE_CHECKING:
     from ._allclose import allclose
     from ._elementwise_kernel import ElementwiseKernel
     from ._fuse import fuse
+    from ._pinned import empty_pinned, pinned_allocator, zeros_pinned
+    from ._progress import progress
     from ._reduction_kernel import ReductionKernel
 
 # Imported when they are first used: most programs need none of them, and they take as long as all else.
@@ -33,7 +35,11 @@ _LATER = {
     "ElementwiseKernel": "_elementwise_kernel",
     "ReductionKernel": "_reduction_kernel",
     "allclose": "_allclose",
+    "empty_pinned": "_pinned",
     "fuse": "_fuse",
+    "pinned_allocator": "_pinned",
+    "progress": "_progress",
+    "zeros_pinned": "_pinned",
 }
 
 __array_api_version__ = "2024.12"
@@ -44,6 +50,7 @@ __all__ = [
     "ReductionKernel",
     "allclose",
     "e",
+    "empty_pinned",
     "finfo",
     "fuse",
     "get_include",
@@ -54,6 +61,9 @@ __all__ = [
     "nan",
     "newaxis",
     "pi",
+    "pinned_allocator",
+    "progress",
+    "zeros_pinned",
     *(name for name in sorted(vars(_cukern)) if not name.startswith("_")),
 ]
 

@@ -38,7 +38,8 @@ typedef enum cukern_status {
     CUKERN_FORKED = 7,            /* the process was forked after the GPU was used */
     CUKERN_NO_BACKEND = 8,        /* CUKERN_BACKEND asks for what is not there */
     CUKERN_INTERNAL = 9,          /* a defect of cukern */
-    CUKERN_CAPTURING = 10         /* the stream is being captured, and the call needs what a graph cannot hold */
+    CUKERN_CAPTURING = 10,        /* the stream is being captured, and the call needs what a graph cannot hold */
+    CUKERN_INTERRUPTED = 11       /* who waits for the work has asked for its end */
 } cukern_status;
 
 /* The calling thread's last failure; valid until its next failure. */

@@ -35,6 +35,7 @@ struct StagingOptions {
     StagingMode mode = StagingMode::automatic;
     std::int64_t slot_bytes = 0;    // of a pinned slot; 0: the default
     std::int64_t small_bytes = -1;  // up to which an operand is read in place from pinned memory; -1: the default
+    int workers = 0;                // that chunks go through at once; 0: the default
 };
 void set_staging(const StagingOptions &options) noexcept;
 

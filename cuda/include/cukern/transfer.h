@@ -21,4 +21,26 @@ struct Location {
 Status transfer(const TensorView &source, const Location &from, const TensorView &destination, const Location &to,
                 const StreamRef &stream) noexcept;
 
+// What a thread is told of long work that goes on in chunks while it waits.
+class WorkMonitor {
+public:
+    // Every 20 ms or more, on that thread. False ends the work, which fails with CUKERN_INTERRUPTED.
+    virtual bool report(std::int64_t done, std::int64_t total) noexcept = 0;
+
+protected:
+    ~WorkMonitor() = default;
+};
+
+// The calling thread's monitor for a scope.
+class WorkMonitorScope {
+public:
+    explicit WorkMonitorScope(WorkMonitor *monitor) noexcept;
+    ~WorkMonitorScope();
+    WorkMonitorScope(const WorkMonitorScope &) = delete;
+    WorkMonitorScope &operator=(const WorkMonitorScope &) = delete;
+
+private:
+    WorkMonitor *const outer_;
+};
+
 }  // namespace cukern

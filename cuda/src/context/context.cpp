@@ -12,6 +12,7 @@
 
 #include "context/placement_setting.h"
 #include "cukern/storage.h"
+#include "memory/transfer_options.h"
 #include "host/thread_pool.h"
 #include "runtime/fork_mutex.h"
 
@@ -85,6 +86,7 @@ Status choose(BackendInfo *info) noexcept {
         return fail(CUKERN_NO_BACKEND, "CUKERN_NUM_THREADS is '%.40s'; expected a number of threads, from 1 on",
                     std::getenv("CUKERN_NUM_THREADS"));
     CUKERN_TRY(check_process_placement());
+    CUKERN_TRY(check_transfer_options());
     const char *wish = std::getenv("CUKERN_BACKEND");
     if (wish == nullptr || wish[0] == '\0') wish = "auto";
     if (std::strcmp(wish, "host") == 0) {

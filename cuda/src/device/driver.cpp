@@ -164,6 +164,27 @@ cudaError_t pointer_attributes(const void *data, int *kind, bool *managed, int *
     return static_cast<cudaError_t>(error);
 }
 
+bool is_pinned(const void *data, std::size_t bytes) noexcept {
+    static const auto function =
+        look_up<int (*)(unsigned, int *, void **, std::uintptr_t)>("cuPointerGetAttributes");
+    if (function == nullptr) return false;
+    constexpr int kMemoryType = 2;
+    constexpr int kDevicePointer = 3;
+    constexpr int kIsManaged = 8;
+    constexpr int kRangeStart = 11;
+    constexpr int kRangeSize = 12;
+    int attributes[] = {kMemoryType, kDevicePointer, kIsManaged, kRangeStart, kRangeSize};
+    unsigned type = 0;
+    std::uintptr_t address = 0;
+    unsigned is_managed = 0;
+    std::uintptr_t start = 0;
+    std::size_t size = 0;
+    void *values[] = {&type, &address, &is_managed, &start, &size};
+    constexpr unsigned kOfTheHost = 1;
+    return function(5, attributes, values, reinterpret_cast<std::uintptr_t>(data)) == 0 && type == kOfTheHost &&
+           is_managed == 0 && address - start + bytes <= size;
+}
+
 cudaError_t record_context(cudaEvent_t event) noexcept {
     static const auto function = look_up<int (*)(void *, cudaEvent_t)>("cuCtxRecordEvent", 12050);
     void *context = nullptr;

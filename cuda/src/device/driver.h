@@ -90,6 +90,9 @@ private:
 // know, 1 for the host's, 2 for a device's.
 cudaError_t pointer_attributes(const void *data, int *kind, bool *managed, int *device) noexcept;
 
+// Whether the host's memory there is pinned from the first byte to the last, as one piece.
+bool is_pinned(const void *data, std::size_t bytes) noexcept;
+
 // cuCtxRecordEvent: records `event` after all work of the current device's context.
 // cudaErrorNotSupported where the driver is older than 12.5.
 cudaError_t record_context(cudaEvent_t event) noexcept;

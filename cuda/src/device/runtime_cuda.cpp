@@ -95,6 +95,8 @@ public:
         return CUKERN_OK;
     }
 
+    bool is_pinned(const void *data, std::size_t bytes) noexcept override { return cuda::is_pinned(data, bytes); }
+
     Status stream_done(Stream stream, bool *done) noexcept override {
         const cuda::AnyContext any;
         const cuda::OutsideCaptures outside;

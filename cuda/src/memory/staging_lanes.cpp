@@ -1,5 +1,6 @@
 #include "memory/staging_lanes.h"
 
+#include <algorithm>
 #include <new>
 
 namespace cukern {
@@ -42,6 +43,25 @@ Status StagingLanes::prepare_slots(StagingLane &lane) noexcept {
         if (lane.slots[i] == nullptr) CUKERN_TRY(allocate(kSlotBytes, &lane.slots[i]));
     }
     return CUKERN_OK;
+}
+
+Status StagingLanes::record_slot(StagingLane &lane, int slot, Stream stream) noexcept {
+    CUKERN_TRY(runtime_.record(lane.events[slot], stream));
+    lane.in_flight[slot] = true;
+    return CUKERN_OK;
+}
+
+Status StagingLanes::wait_for_slot(StagingLane &lane, int slot) noexcept {
+    if (!lane.in_flight[slot]) return CUKERN_OK;
+    CUKERN_TRY(runtime_.synchronize_event(lane.events[slot]));
+    lane.in_flight[slot] = false;
+    return CUKERN_OK;
+}
+
+void StagingLanes::wait_for_all(StagingLane &lane, Stream stream) noexcept {
+    const ErrorKeeper cause;
+    if (runtime_.synchronize(stream) == CUKERN_OK || runtime_.synchronize(stream) == CUKERN_OK)
+        std::fill_n(lane.in_flight, kSlots, false);
 }
 
 void StagingLanes::release(StagingLane *lane) noexcept {

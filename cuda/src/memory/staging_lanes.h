@@ -32,6 +32,12 @@ public:
     Status acquire(int device, StagingLane **out) noexcept;
     Status prepare_slots(StagingLane &lane) noexcept;
     void release(StagingLane *lane) noexcept;
+
+    // What was enqueued of a slot so far: noted, and waited for before the slot is used again.
+    Status record_slot(StagingLane &lane, int slot, Stream stream) noexcept;
+    Status wait_for_slot(StagingLane &lane, int slot) noexcept;
+    // After a failure half-way: the lane's memory must not be used again under work that is still in flight.
+    void wait_for_all(StagingLane &lane, Stream stream) noexcept;
     bool trim() noexcept;  // whether there was any
 
 private:

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <new>
 
+#include "operations/elementwise_chunks.h"
 #include "operations/execute.h"
 
 namespace cukern {
@@ -12,7 +13,11 @@ Status elementwise(const ElementwiseCall &call, const Execution &where) noexcept
         plan_elementwise(own, &launch);
         return does_nothing(launch) ? CUKERN_OK : context.runtime.launch_elementwise(launch, stream.handle);
     };
-    return execute(call, where, Staging::Uses::once, run);
+    const auto staged = [](const ElementwiseCall &own, int device, const auto &launch) {
+        return is_in_chunks(own, device) ? elementwise_in_chunks(own, device)
+                                         : execute_staged(own, device, Staging::Uses::once, launch);
+    };
+    return execute(call, where, run, staged);
 }
 
 namespace {

@@ -39,14 +39,15 @@ Status execute_staged(const Call &call, int device, Staging::Uses uses, const Ru
     return staging.download(out, *call.out);
 }
 
-template <typename Call, typename Run>
-Status execute(const Call &call, const Execution &where, Staging::Uses uses, const Run &run) noexcept {
+// `staged(call, device, run)` is for arrays that are brought to the device.
+template <typename Call, typename Run, typename Staged>
+Status execute(const Call &call, const Execution &where, const Run &run, const Staged &staged) noexcept {
     if (count_of(*call.out) == 0) return CUKERN_OK;
     if (!where.on_device) {
         const Placement placement =
             where.placement != Placement::automatic ? where.placement : choose_placement(call, where).placement;
         count_call(placement);
-        if (placement == Placement::device) return execute_staged(call, where.host_device, uses, run);
+        if (placement == Placement::device) return staged(call, where.host_device, run);
         Context *processor = nullptr;
         CUKERN_TRY(processor_context(&processor));
         return run(*processor, call, StreamRef{});
@@ -56,6 +57,13 @@ Status execute(const Call &call, const Execution &where, Staging::Uses uses, con
     const DeviceGuard guard(active->runtime, where.stream.device);
     CUKERN_TRY(guard.status());
     return run(*active, call, where.stream);
+}
+
+template <typename Call, typename Run>
+Status execute(const Call &call, const Execution &where, Staging::Uses uses, const Run &run) noexcept {
+    return execute(call, where, run, [uses](const Call &own, int device, const Run &launch) {
+        return execute_staged(own, device, uses, launch);
+    });
 }
 
 }  // namespace cukern

@@ -7,6 +7,7 @@
 
 #include "context/scratch_buffer.h"
 #include "operations/execute.h"
+#include "operations/matmul_panels.h"
 #include "plan/layout.h"
 
 namespace cukern {
@@ -158,14 +159,19 @@ bool prefers_cublas(const MatmulCall &call) noexcept {
            active->runtime.backend() == Backend::cuda;
 }
 
+Status multiply(Context &context, const MatmulCall &call, const StreamRef &stream) noexcept {
+    return Product(context, call, stream).run();
+}
+
 Status matmul(const MatmulCall &call, const Execution &where) noexcept {
     Context *active = nullptr;
     CUKERN_TRY(chosen_context(&active));
     CUKERN_TRY(check_algorithm(*active, call));
-    const auto run = [](Context &context, const MatmulCall &own, const StreamRef &stream) {
-        return Product(context, own, stream).run();
+    const auto staged = [](const MatmulCall &own, int device, const auto &launch) {
+        return is_in_panels(own, device) ? matmul_in_panels(own, device)
+                                         : execute_staged(own, device, Staging::Uses::many, launch);
     };
-    return execute(call, where, Staging::Uses::many, run);
+    return execute(call, where, multiply, staged);
 }
 
 }  // namespace cukern

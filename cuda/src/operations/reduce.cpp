@@ -5,7 +5,9 @@
 
 #include "context/scratch_buffer.h"
 #include "formulas/reducers.cuh"
+#include "operations/device_budget.h"
 #include "operations/execute.h"
+#include "operations/reduce_chunks.h"
 #include "plan/layout.h"
 
 namespace cukern {
@@ -132,6 +134,8 @@ bool begins_at_a_part(const TensorView &view) noexcept {
     return kind_of(view.type) == 'c' && address % static_cast<std::uintptr_t>(size_of(view.type)) != 0;
 }
 
+}  // namespace
+
 // Sums and products of integers are computed in 64 bits; what is asked for is the same without the upper ones, or
 // as another sign has it. So are sums of shorter integers and bool of which floats that hold them are asked for.
 ElementType widened(const ReduceCall &call) noexcept {
@@ -144,6 +148,8 @@ ElementType widened(const ReduceCall &call) noexcept {
     if (is_integer(input) || kind_of(input) == 'b') return compute_type(call.op, input, input);
     return kind_of(call.compute) == 'u' ? ElementType::uint64 : ElementType::int64;
 }
+
+namespace {
 
 // Whether all reduced dimensions have length 1; `kept` is the input without them.
 bool joins_nothing(const ReduceCall &call, TensorView *kept) noexcept {
@@ -171,7 +177,9 @@ Status convert_by(Context &context, const TensorView &view, ElementType type, co
     return context.runtime.launch_elementwise(plan_copy(converted, out), stream.handle);
 }
 
-Status run(Context &context, const ReduceCall &asked, const StreamRef &stream) noexcept {
+}  // namespace
+
+Status run_reduction(Context &context, const ReduceCall &asked, const StreamRef &stream) noexcept {
     ReduceCall call = asked;
     call.compute = widened(asked);
     const TensorView &out = *call.out;
@@ -220,10 +228,13 @@ Status run(Context &context, const ReduceCall &asked, const StreamRef &stream) n
     return convert_by(context, packed_like(out, type, packed.data()), asked_type, out, stream);
 }
 
-}  // namespace
-
 Status reduce(const ReduceCall &call, const Execution &where) noexcept {
-    return execute(call, where, Staging::Uses::once, run);
+    const auto staged = [](const ReduceCall &own, int device, const auto &launch) {
+        const bool is_whole =
+            own.inputs[0]->immediate || count_of(*own.inputs[0]) == 0 || fits_on_device(own, device);
+        return is_whole ? execute_staged(own, device, Staging::Uses::once, launch) : reduce_in_chunks(own, device);
+    };
+    return execute(call, where, run_reduction, staged);
 }
 
 }  // namespace cukern

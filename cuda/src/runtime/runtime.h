@@ -52,6 +52,8 @@ public:
     // Of the current device, in bytes; 0 when unknown.
     virtual void device_memory(std::int64_t *free, std::int64_t *total) noexcept = 0;
     virtual Status pointer_info(const void *data, PointerInfo *info) noexcept = 0;
+    // Whether all these bytes are pinned memory, of whichever library. Asking makes no context.
+    virtual bool is_pinned(const void *data, std::size_t bytes) noexcept = 0;
 
     Status copy(void *destination, const void *source, std::size_t bytes, CopyKind kind, Stream stream) noexcept;
     // Counts bytes that a kernel moves over the link by itself.

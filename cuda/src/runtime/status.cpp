@@ -88,6 +88,7 @@ const char *status_text(Status status) noexcept {
         case CUKERN_NO_BACKEND: return "the back-end asked for is not available";
         case CUKERN_INTERNAL: return "internal error";
         case CUKERN_CAPTURING: return "the stream is being captured";
+        case CUKERN_INTERRUPTED: return "interrupted";
     }
     return "unknown status";
 }

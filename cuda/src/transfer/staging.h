@@ -9,13 +9,14 @@
 //
 // Small operands are read and written in place, in pinned memory: a kernel over the link costs less than a
 // copy. Larger ones go in chunks through two pinned slots, one filled while the other is in flight, into cached
-// device blocks. On the host back-end views pass through untouched.
+// device blocks; large ones by bulk_copy.h. On the host back-end views pass through untouched.
 #pragma once
 
 #include <optional>
 
 #include "context/scratch_buffer.h"
 #include "cukern/tensor_view.h"
+#include "transfer/packing.h"
 
 namespace cukern {
 
@@ -45,17 +46,16 @@ public:
     const StreamRef &stream() const noexcept { return stream_; }
     Context &context() const noexcept { return *context_; }
 
-    // Copy all elements through the pinned slots. `dense`: the host's have no gaps between them, in any order.
-    Status send(const TensorView &host, bool dense, void *device) noexcept;
-    Status receive(const void *device, const TensorView &host, bool dense) noexcept;
+    // Copy all elements.
+    Status send(const Packing &host, void *device) noexcept;
+    Status receive(const void *device, const Packing &host) noexcept;
     void finished() noexcept { busy_ = false; }
 
 private:
     static constexpr int kMaxBlocks = kMaxInputs + 1;
 
     Status place(std::int64_t bytes, void **data, bool *in_place) noexcept;
-    Status wait_for_slot(int slot) noexcept;
-    std::int64_t chunk_elements(const TensorView &host) const noexcept;
+    std::int64_t chunk_elements(const Packing &host) const noexcept;
 
     Context *context_ = nullptr;
     std::optional<DeviceGuard> guard_;

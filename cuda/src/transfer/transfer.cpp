@@ -131,7 +131,7 @@ private:
         const void *from = nullptr;
         const void *to = nullptr;
         if (same_dense_layout(source_, destination_, &from, &to)) {
-            CUKERN_TRY(staging.send(row_of(source_, from), true, const_cast<void *>(to)));
+            CUKERN_TRY(staging.send(Packing(row_of(source_, from)), const_cast<void *>(to)));
         } else {
             TensorView arrived;
             CUKERN_TRY(staging.upload(source_, &arrived));
@@ -151,7 +151,7 @@ private:
         const void *from = nullptr;
         const void *to = nullptr;
         if (same_dense_layout(source_, destination_, &from, &to)) {
-            CUKERN_TRY(staging.receive(from, row_of(destination_, to), true));
+            CUKERN_TRY(staging.receive(from, Packing(row_of(destination_, to))));
             staging.finished();
             return CUKERN_OK;
         }

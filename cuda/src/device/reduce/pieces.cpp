@@ -32,11 +32,16 @@ struct Scratch {
     std::int64_t bytes;
 };
 
+// As many partial results as may be made, and no more than there are elements.
+std::int64_t partial_bytes(const ReduceLaunch &launch) noexcept {
+    return std::min(kPartialBytes, launch.kept * launch.reduced * kMostPartialBytes);
+}
+
 Scratch lay_scratch(const ReduceLaunch &launch, const ReducePieces &pieces) noexcept {
     Scratch scratch;
     scratch.joins = pieces.num_reduced > 1;
     scratch.shares = scratch.joins || launch.reduced > kLeastShared;
-    scratch.joined = scratch.shares ? kPartialBytes : 0;
+    scratch.joined = scratch.shares ? partial_bytes(launch) : 0;
     scratch.converted = scratch.joined + (scratch.joins ? kPartialBytes : 0);
     scratch.bytes = scratch.converted;
     if (converts(launch)) scratch.bytes += pieces.kept * pieces.reduced * size_of(launch.compute);
@@ -70,7 +75,7 @@ cudaError_t convert(ReduceLaunch &piece, void *to, cudaStream_t stream) noexcept
 }  // namespace
 
 std::int64_t reduction_scratch(const ReduceLaunch &launch, const ReduceLimits &limits) noexcept {
-    if (reduces_as_stored(launch, limits)) return launch.reduced > kLeastShared ? kPartialBytes : 0;
+    if (reduces_as_stored(launch, limits)) return launch.reduced > kLeastShared ? partial_bytes(launch) : 0;
     return lay_scratch(launch, pieces_of(launch, limits)).bytes;
 }
 
@@ -92,7 +97,7 @@ cudaError_t launch_in_pieces(const ReduceLaunch &launch, const ReduceLimits &lim
             }
             piece = piece_of(launch, pieces, i, j);
             piece.scratch = scratch.shares ? memory : nullptr;
-            piece.scratch_bytes = kPartialBytes;
+            piece.scratch_bytes = scratch.joined;
             if (scratch.joins) {
                 piece.joined = memory + scratch.joined;
                 piece.slots = std::min(pieces.num_reduced, limits.slots);

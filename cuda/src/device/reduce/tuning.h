@@ -20,6 +20,7 @@ constexpr std::int64_t kFewResults = 32;
 constexpr std::int64_t kShortSegmentOfFew = 2048;
 
 constexpr std::int64_t kPartialBytes = 4 << 20;  // of partial results: of blocks, and of pieces
+constexpr std::int64_t kMostPartialBytes = 64;   // of one, whatever is computed
 constexpr std::int64_t kLeastShared = 1024;      // elements of a result that blocks may share
 
 // Rows: blocks that share them, 4 for each multiprocessor.
