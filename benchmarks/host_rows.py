@@ -1,7 +1,11 @@
-"""The host back-end's speed beside NumPy's: ``python benchmarks/host_rows.py [--count N] [--threads N]``.
+"""The host back-end's speed beside NumPy's: ``python benchmarks/host_rows.py [--count N] [--threads N] [--survey]``.
 
 Each row of the table and each reduction, for seven element types, on packed random data with ``out=``: the median of
 seven alternated rounds. It needs no GPU. Writes results/host_rows.json, and prints geometric means and the slowest.
+
+--survey: for 1 to 10^7 elements, with ``out=`` and fresh, on all threads: whether a call takes at most 1.1 of NumPy's
+time, and below 1000 elements at most 0.3 us more. What does not is measured again, and then may take 1.25. Writes
+results/host_survey.json.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ ROUNDS = 7
 SECONDS = 1e-3  # of NumPy, a round
 
 
-def cases(count: int) -> Iterator[tuple[str, str, Callable[[], Any], Callable[[], Any]]]:
+def cases(count: int, fresh: bool = False) -> Iterator[tuple[str, str, Callable[[], Any], Callable[[], Any]]]:
     """Yield what is called, the element type, our call and NumPy's; both give one element type and shape."""
     import numpy as np
     from survey_peers import OLD_NAMES
@@ -62,6 +66,13 @@ def cases(count: int) -> Iterator[tuple[str, str, Callable[[], Any], Callable[[]
                     lambda own=own, args=args, options=options, a=a: own(*args, out=a, **options),
                     lambda theirs=theirs, args=args, options=options, b=b: theirs(*args, out=b, **options),
                 )
+                if fresh:
+                    yield (
+                        name + text + ", fresh",
+                        dtype,
+                        lambda own=own, args=args, options=options: own(*args, **options),
+                        lambda theirs=theirs, args=args, options=options: theirs(*args, **options),
+                    )
 
 
 def seconds_of(call: Callable[[], Any], repeat: int) -> float:
@@ -70,6 +81,58 @@ def seconds_of(call: Callable[[], Any], repeat: int) -> float:
     for _ in range(repeat):
         call()
     return (time.perf_counter() - begin) / repeat
+
+
+def is_fast(count: int, ours: float, numpys: float, factor: float = 1.1) -> bool:
+    """Whether a call takes no longer than it may."""
+    return ours <= numpys * factor or (count < 1000 and ours <= numpys + 0.3e-6)
+
+
+def times_of(own: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[float, float]:
+    """Return the median times of a call of ours and of NumPy's, by alternated rounds."""
+    once = max(seconds_of(theirs, 2), 1e-7)
+    repeat = max(1, int(SECONDS / once))
+    rounds = ROUNDS if once < 2e-3 else 3
+    pairs = [(seconds_of(own, repeat), seconds_of(theirs, repeat)) for _ in range(rounds)]
+    return statistics.median(ours for ours, _ in pairs), statistics.median(numpys for _, numpys in pairs)
+
+
+def survey(counts: list[int]) -> None:
+    """Measure the rows at many sizes."""
+    import numpy as np
+    from source_id import source_id
+
+    results = []
+    for count in counts:
+        with np.errstate(all="ignore"):
+            for name, dtype, own, theirs in cases(count, fresh=True):
+                ours, numpys = times_of(own, theirs)
+                holds = is_fast(count, ours, numpys)
+                again = None if holds else times_of(own, theirs)
+                results.append(
+                    {
+                        "count": count,
+                        "name": name,
+                        "type": dtype,
+                        "ours": ours,
+                        "numpy": numpys,
+                        "holds": holds,
+                        "again": again,
+                        "holds_again": again is None or is_fast(count, *again, factor=1.25),
+                    }
+                )
+        own_results = [each for each in results if each["count"] == count]
+        slow = [each for each in own_results if not each["holds"]]
+        worst = sorted((each for each in slow if not each["holds_again"]), key=lambda e: e["numpy"] / e["ours"])
+        mean = mean_of([each["numpy"] / each["ours"] for each in own_results])
+        print(f"{count}: {len(own_results)} cases, NumPy's time over ours {mean:.2f} in the mean", flush=True)
+        print(f"  {len(slow)} above the bound, {len(worst)} again:", flush=True)
+        for each in worst[:25]:
+            text = f"{each['name']} of {each['type']}, {each['ours'] * 1e6:.2f} us, NumPy {each['numpy'] * 1e6:.2f}"
+            print(f"    {text}", flush=True)
+    head = {"sources": source_id(), "numpy": np.__version__, "cores": len(os.sched_getaffinity(0))}
+    path = HERE / "results/host_survey.json"
+    path.write_text(json.dumps({**head, "results": results}, indent=0) + "\n")
 
 
 def mean_of(ratios: list[float]) -> float:
@@ -81,7 +144,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--survey", action="store_true")
+    parser.add_argument("--counts", type=int, nargs="*", default=[1, 10, 1000, 100_000, 10_000_000])
     options = parser.parse_args()
+    if options.survey:
+        survey(options.counts)
+        return
     os.environ |= {"CUKERN_NUM_THREADS": str(options.threads), "CUKERN_BACKEND": "host"}
     import numpy as np
     from source_id import source_id
@@ -95,7 +163,9 @@ def main() -> None:
             results.append({"name": name, "type": dtype, "ratio": ratio, "seconds": min(ours for _, ours in pairs)})
     path = HERE / "results/host_rows.json"
     head = {"sources": source_id(), "numpy": np.__version__, "cores": len(os.sched_getaffinity(0))}
-    path.write_text(json.dumps({**head, **vars(options), "results": results}, indent=1) + "\n")
+    path.write_text(
+        json.dumps({**head, "count": options.count, "threads": options.threads, "results": results}, indent=1) + "\n"
+    )
     print(f"NumPy's time over ours, {options.count} elements, {options.threads} thread(s)")
     for text, chosen in [
         ("elementwise", [each for each in results if ", axis" not in each["name"]]),

@@ -210,7 +210,7 @@ def write() -> None:
         for dtype, cost in costs.items()
     ]
     head = "// Picoseconds that one thread takes for an element. Made by benchmarks/placement_model.py.\n"
-    (PLACEMENT / "host_costs.inc").write_text(head + "\n".join(lines) + "\n")
+    (PLACEMENT.parent / "host/costs.inc").write_text(head + "\n".join(lines) + "\n")
 
 
 def grid() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:

@@ -19,7 +19,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "scripts")]
 import harness  # noqa: E402
 from source_id import source_id  # noqa: E402
 
-PARTS = ["device", "host", "calls", "kernels", "elementwise", "reductions"]
+PARTS = ["device", "host", "transfers", "calls", "kernels", "elementwise", "reductions"]
 
 
 def machine() -> dict[str, Any]:

@@ -50,7 +50,7 @@ PARTS = ["suite", *TOOLS, "soak", "bench", "survey"]
 SOAK_SECONDS = 60
 SOAK_PROCESSES = 12
 SURVEY_CASES = 135  # of each of three seeds
-BENCHMARKS = ["device", "host", "calls", "kernels", "elementwise", "reductions"]
+BENCHMARKS = ["device", "host", "transfers", "calls", "kernels", "elementwise", "reductions"]
 ALONE = {
     "test_c_abi",
     "test_leaks",

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from arrays import assert_same
 from conftest import POOLED, STAGED
+from processes import run_quietly
 
 import cukern
 from cukern import _cukern, _progress
@@ -180,6 +181,61 @@ def test_nothing_is_leaked() -> None:
     assert _cukern._block_usage()[0] == in_use
     _cukern._release_caches()
     assert _cukern._held() == held
+
+
+@pytest.mark.parametrize("backend", STAGED, indirect=True)
+def test_a_system_that_refuses_pinned_memory() -> None:
+    """It is told once; a process of its own, since that is of the process."""
+    staged = cukern.backend() == "host"
+    run_quietly(
+        f"""
+        import warnings
+        import numpy as np
+        import cukern
+        from cukern import _cukern
+        _cukern._use_backend({cukern.backend()!r})
+        _cukern._set_staging({staged})
+        _cukern._inject_fault("pinned", 1 << 30)
+        a, large = np.ones((300, 200)), np.ones((2000, 1000))
+        with warnings.catch_warnings(record=True) as told, cukern.placement("device"):
+            warnings.simplefilter("always")
+            for x in (a[0], a, large):
+                for _ in range(2):
+                    assert (cukern.add(x, x) == 2).all() and cukern.sum(x) == x.size
+                    assert (cukern.asnumpy(cukern.asarray(x)) == 1).all()
+            assert (cukern.matmul(large[:500], large.T) == 1000).all()
+        assert [str(warning.message)[:32] for warning in told] == ["the system refuses pinned memory"], told
+        _cukern._inject_fault("pinned", 0)
+        _cukern._release_caches()
+        assert (cukern.add(a, a) == 2).all()
+        """,
+        CUKERN_PLACEMENT="device",
+    )
+
+
+@pytest.mark.parametrize("backend", ["host-staged"], indirect=True)
+def test_a_warning_that_is_an_exception() -> None:
+    run_quietly(
+        """
+        import warnings
+        import numpy as np
+        import cukern
+        from cukern import _cukern
+        warnings.simplefilter("error")
+        _cukern._use_backend("host")
+        _cukern._set_staging(True)
+        _cukern._inject_fault("pinned", 1 << 30)
+        out = np.zeros(100)
+        try:
+            cukern.add(np.ones(100), 1, out=out)
+        except RuntimeWarning:
+            pass
+        else:
+            raise AssertionError
+        assert (out == 2).all() and (cukern.add(out, 1) == 3).all()
+        """,
+        CUKERN_PLACEMENT="device",
+    )
 
 
 # --- progress ---

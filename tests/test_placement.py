@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -339,21 +338,22 @@ def test_threads_are_those_that_a_call_is_worth() -> None:
         for n in (10, 10**4, 10**5, 10**7):
             print(cukern.explain_placement(cukern.sqrt, np.ones(n))["threads"])
     """
-    assert run_quietly(script, CUKERN_BACKEND="host", CUKERN_NUM_THREADS="4").split() == ["1", "1", "3", "4"]
+    assert run_quietly(script, CUKERN_BACKEND="host", CUKERN_NUM_THREADS="4").split() == ["1", "1", "2", "4"]
 
 
 @pytest.mark.build
 def test_constants_are_what_the_script_writes(tmp_path: Path) -> None:
-    folder = ROOT / "cuda/src/placement"
+    names = ("placement/machines.inc", "host/costs.inc")
+    for name in names:
+        (tmp_path / name).parent.mkdir()
     script = f"""
         import sys
         from pathlib import Path
         sys.path.insert(0, {str(ROOT / "benchmarks")!r})
         import placement_model
-        placement_model.PLACEMENT = Path({str(tmp_path)!r})
+        placement_model.PLACEMENT = Path({str(tmp_path / "placement")!r})
         placement_model.write()
     """
     run_quietly(script)
-    for name in ("machines.inc", "host_costs.inc"):
-        assert (tmp_path / name).read_text() == (folder / name).read_text()
-    assert os.listdir(tmp_path)
+    for name in names:
+        assert (tmp_path / name).read_text() == (ROOT / "cuda/src" / name).read_text()

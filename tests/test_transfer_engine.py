@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,6 +16,7 @@ import pytest
 from arrays import assert_same, layouts, random_array
 from conftest import POOLED, STAGED
 from oracles import assert_reduced, assert_result, product_bound
+from processes import run_quietly
 
 import cukern
 from cukern import _cukern
@@ -364,3 +368,35 @@ def test_calls_from_many_threads(in_chunks: Callable[..., None], rng: np.random.
     for thread in threads:
         thread.join()
     assert not failures
+
+
+@pytest.mark.parametrize(
+    "name, wrong, expected",
+    [
+        ("CUKERN_TRANSFER_WORKERS", "17", "a number of threads from 1 to 16"),
+        ("CUKERN_TRANSFER_WORKERS", "many", "a number of threads from 1 to 16"),
+        ("CUKERN_TRANSFER_CHUNK", "100", "a number of bytes from 4096 to 4194304"),
+    ],
+)
+def test_the_environment_sets_sizes(backend: str, name: str, wrong: str, expected: str) -> None:
+    code = "import cukern; cukern.backend()"
+    run = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, name: wrong}, capture_output=True, text=True, check=False
+    )
+    assert f"{name} is '{wrong}'; expected {expected}" in run.stderr
+    run_quietly(
+        """
+        import numpy as np
+        import cukern
+        from cukern import _cukern
+        _cukern._use_backend("host")
+        _cukern._set_staging(True)
+        a = np.ones(1 << 20)
+        before = cukern.counters()["launches"]
+        assert (cukern.add(a, a) == 2).all()
+        assert cukern.counters()["launches"] - before >= 2 * a.nbytes // 8192
+        """,
+        CUKERN_TRANSFER_WORKERS="2",
+        CUKERN_TRANSFER_CHUNK="8192",
+        CUKERN_PLACEMENT="device",
+    )

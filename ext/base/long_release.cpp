@@ -2,6 +2,8 @@
 
 #include "base/long_release.h"
 
+#include "cukern/host_memory.h"
+
 namespace cukern::py {
 namespace {
 
@@ -36,6 +38,14 @@ bool LongRelease::tell_progress(std::int64_t done, std::int64_t total) noexcept 
         module.get(), "report", "LLd", static_cast<long long>(done), static_cast<long long>(total), seconds));
     told_ = told_ || (told && Py_IsTrue(told.get()) != 0);
     return static_cast<bool>(told);
+}
+
+bool warn_of_refusal() noexcept {
+    return !take_pinned_refusal() ||
+           PyErr_WarnEx(PyExc_RuntimeWarning,
+                        "the system refuses pinned memory (is there a limit on locked memory, as of ulimit -l?): "
+                        "copies between host arrays and the device take longer",
+                        1) == 0;
 }
 
 }  // namespace cukern::py

@@ -32,4 +32,7 @@ private:
     const WorkMonitorScope scope_{this};
 };
 
+// After it: warns once in a process that pinned memory was refused. False where the warning is an exception.
+bool warn_of_refusal() noexcept;
+
 }  // namespace cukern::py

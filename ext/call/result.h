@@ -81,7 +81,7 @@ public:
             raise_failure(request.state, request.function, status);
             return nullptr;
         }
-        return end(request, operands, num_operands) ? finish(request.state) : nullptr;
+        return end(request, operands, num_operands) && warn_of_refusal() ? finish(request.state) : nullptr;
     }
 
 private:

@@ -154,7 +154,7 @@ bool copy_into(const ModuleState &state, const char *function, const TrackedView
     if (!succeeded(state, function, status)) return false;
     if (from.reachable && !record_use(state, function, source, stream, false)) return false;
     if (to.reachable && !record_use(state, function, destination, stream, true)) return false;
-    return wait_if_exported(state, function, destination);
+    return wait_if_exported(state, function, destination) && warn_of_refusal();
 }
 
 // A value may have further leading dimensions of length 1, as in NumPy.

@@ -8,12 +8,12 @@
 
 namespace cukern::testing {
 
-enum class Fault : int { allocate, copy, launch, event, stream, synchronize, part };
-constexpr int kNumFaults = 7;
+enum class Fault : int { allocate, copy, launch, event, stream, synchronize, part, pinned };
+constexpr int kNumFaults = 8;
 constexpr const char *kFaultNames[kNumFaults] = {"allocate", "copy",        "launch", "event",
-                                                 "stream",   "synchronize", "part"};
+                                                 "stream",   "synchronize", "part",   "pinned"};
 
-// The n-th call of this kind from now fails (n counts from 1; 0 disarms).
+// The n-th call of this kind from now fails (n counts from 1; 0 disarms); of pinned memory the first n do.
 void inject_fault(Fault fault, int n) noexcept;
 
 // Counts a call; true when this one is to fail.

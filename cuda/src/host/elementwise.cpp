@@ -2,14 +2,13 @@
 #include <algorithm>
 
 #include "host/casts.h"
+#include "host/costs.h"
 #include "host/kernels.h"
 #include "host/loops.h"
 #include "host/thread_pool.h"
 
 namespace cukern::host {
 namespace {
-
-constexpr std::int64_t kGrain = 32768;  // elements below which a second thread costs more than it saves
 
 RangeFunction find_range(Op op, ElementType compute) noexcept {
     switch (compute) {
@@ -91,8 +90,9 @@ void run_rows(const ElementwiseLaunch &launch, std::int64_t begin, std::int64_t 
 }  // namespace
 
 void run_elementwise(const ElementwiseLaunch &launch) noexcept {
+    const std::int64_t grain = host_grain(launch.op, launch.op == Op::copy ? launch.types[0] : launch.compute);
     if (const HostLoop loop = loop_on_stored(launch); loop.function != nullptr) {
-        parallel_for(launch.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+        parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
             run_rows(launch, begin, end, [&](char **data, std::intptr_t n, const std::intptr_t *strides) {
                 loop.function(data, &n, strides, loop.context);
             });
@@ -102,7 +102,7 @@ void run_elementwise(const ElementwiseLaunch &launch) noexcept {
     if (const Cast cast = cast_on_stored(launch); cast != nullptr) {
         const std::int64_t from = launch.strides[1][launch.ndim - 1];
         const std::int64_t to = launch.strides[0][launch.ndim - 1];
-        parallel_for(launch.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+        parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
             run_rows(launch, begin, end, [&](char **data, std::int64_t n, const std::intptr_t *) {
                 cast(data[0], from, data[1], to, n);
             });
@@ -112,8 +112,7 @@ void run_elementwise(const ElementwiseLaunch &launch) noexcept {
     const RangeFunction function =
         find_range(launch.op, is_logical(launch.op) ? ElementType::bool_ : launch.compute);
     if (function == nullptr) return;
-    parallel_for(launch.count, kGrain,
-                 [&](std::int64_t begin, std::int64_t end) { function(launch, begin, end); });
+    parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) { function(launch, begin, end); });
 }
 
 }  // namespace cukern::host

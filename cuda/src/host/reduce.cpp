@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 
+#include "host/costs.h"
 #include "host/kernels.h"
 #include "host/reduce_columns.h"
 #include "host/thread_pool.h"
@@ -19,7 +20,6 @@ constexpr int kLevels = 64;
 constexpr std::int64_t kLoopBlock = 1 << 14;  // elements that a loop of another library takes at once
 constexpr std::int64_t kLeastLoop = 32;       // and from how many on it pays
 constexpr std::int64_t kPiece = 1 << 16;
-constexpr std::int64_t kGrain = 16384;  // elements below which a second thread costs more than it saves
 
 // The place of the largest or least of one result's elements, by another library's function for packed ones.
 template <Op op, typename T>
@@ -202,10 +202,11 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
     const std::int64_t group = in_columns ? launch.kept_shape[launch.num_kept - 1] : 1;  // results in one tile
     const std::int64_t pieces = (launch.reduced - 1) / kPiece + 1;
     const bool by_pieces = pieces > 1 && launch.kept < kNarrow;
+    const std::int64_t worth = host_grain(op, launch.type);  // elements
     const std::unique_ptr<A[]> parts(by_pieces ? new (std::nothrow) A[pieces * group] : nullptr);
     if (parts == nullptr) {
         const std::int64_t grain =
-            std::max<std::int64_t>(in_columns ? kNarrow : 1, kGrain / std::max<std::int64_t>(1, launch.reduced));
+            std::max<std::int64_t>(in_columns ? kNarrow : 1, worth / std::max<std::int64_t>(1, launch.reduced));
         parallel_for(launch.kept, grain, [&](std::int64_t begin, std::int64_t end) {
             if (in_columns) return reduce_columns<op, T>(launch, finish, begin, end);
             if (reduce_runs<op, T>(launch, begin, end)) return;
@@ -219,7 +220,8 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
     }
     for (std::int64_t i = 0; i < launch.kept; i += group) {
         const Walk walk(launch.kept_shape, launch.kept_strides, launch.num_kept, i);
-        parallel_for(pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+        const std::int64_t grain = std::max<std::int64_t>(1, worth / (kPiece * group));
+        parallel_for(pieces, grain, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t piece = begin; piece < end; ++piece) {
                 const std::int64_t stop = std::min(launch.reduced, (piece + 1) * kPiece);
                 if (!in_columns) {

@@ -1,9 +1,32 @@
 #include "memory/staging_lanes.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <new>
 
+#include "cukern/host_memory.h"
+
 namespace cukern {
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+
+enum Refusal { kNone, kToTell, kTold };
+std::atomic<int> g_refusal{kNone};
+
+void note_refusal() noexcept {
+    int none = kNone;
+    g_refusal.compare_exchange_strong(none, kToTell);
+}
+
+}  // namespace
+
+bool take_pinned_refusal() noexcept {
+    int to_tell = kToTell;
+    return g_refusal.load(std::memory_order_relaxed) == kToTell &&
+           g_refusal.compare_exchange_strong(to_tell, kTold);
+}
 
 Status StagingLanes::acquire(int device, StagingLane **out) noexcept {
     {
@@ -21,6 +44,10 @@ Status StagingLanes::acquire(int device, StagingLane **out) noexcept {
     lane->device = device;
     Status status = OwnedStream::create(device, true, 0, &lane->stream);
     if (status == CUKERN_OK) status = allocate(kArenaBytes, &lane->arena);
+    if (status == CUKERN_OUT_OF_MEMORY && lane->stream != nullptr) {
+        note_refusal();
+        status = CUKERN_OK;
+    }
     if (status != CUKERN_OK) {
         destroy(lane);
         return status;
@@ -33,14 +60,26 @@ Status StagingLanes::acquire(int device, StagingLane **out) noexcept {
 Status StagingLanes::allocate(std::size_t bytes, void **out) noexcept {
     const Status status = runtime_.allocate(MemoryKind::pinned, bytes, out);
     if (status != CUKERN_OUT_OF_MEMORY) return status;
-    const bool had_lanes = trim();
-    return blocks_.trim() || had_lanes ? runtime_.allocate(MemoryKind::pinned, bytes, out) : status;
+    trim();
+    blocks_.trim();
+    return runtime_.allocate(MemoryKind::pinned, bytes, out);
+}
+
+// Where the system has no pinned memory the driver copies from and to ordinary memory, by a way of its own.
+Status StagingLanes::allocate_slot(StagingLane &lane, int slot) noexcept {
+    const Status status = allocate(kSlotBytes, &lane.slots[slot]);
+    if (status != CUKERN_OUT_OF_MEMORY) return status;
+    lane.slots[slot] = std::aligned_alloc(kPageBytes, kSlotBytes);
+    if (lane.slots[slot] == nullptr) return status;
+    lane.are_pageable[slot] = true;
+    note_refusal();
+    return CUKERN_OK;
 }
 
 Status StagingLanes::prepare_slots(StagingLane &lane) noexcept {
     for (int i = 0; i < kSlots; ++i) {
         if (lane.events[i] == nullptr) CUKERN_TRY(runtime_.create_event(false, &lane.events[i]));
-        if (lane.slots[i] == nullptr) CUKERN_TRY(allocate(kSlotBytes, &lane.slots[i]));
+        if (lane.slots[i] == nullptr) CUKERN_TRY(allocate_slot(lane, i));
     }
     return CUKERN_OK;
 }
@@ -76,7 +115,10 @@ void StagingLanes::release(StagingLane *lane) noexcept {
 void StagingLanes::destroy(StagingLane *lane) noexcept {
     for (int i = 0; i < kSlots; ++i) {
         if (lane->events[i] != nullptr) runtime_.destroy_event(lane->events[i]);
-        if (lane->slots[i] != nullptr) runtime_.release(MemoryKind::pinned, lane->slots[i]);
+        if (lane->are_pageable[i])
+            std::free(lane->slots[i]);
+        else if (lane->slots[i] != nullptr)
+            runtime_.release(MemoryKind::pinned, lane->slots[i]);
     }
     if (lane->arena != nullptr) runtime_.release(MemoryKind::pinned, lane->arena);
     if (lane->stream != nullptr) lane->stream->release();

@@ -19,9 +19,10 @@ struct StagingLane {
     int device = 0;
     OwnedStream *stream = nullptr;
     void *slots[kSlots] = {};
+    bool are_pageable[kSlots] = {};  // where the system refuses pinned memory
     Event events[kSlots] = {};
     bool in_flight[kSlots] = {};  // an event of the slot is recorded and not yet waited for
-    void *arena = nullptr;
+    void *arena = nullptr;        // none where pinned memory is refused
 };
 
 class StagingLanes {
@@ -42,6 +43,7 @@ public:
 
 private:
     Status allocate(std::size_t bytes, void **out) noexcept;
+    Status allocate_slot(StagingLane &lane, int slot) noexcept;
     void destroy(StagingLane *lane) noexcept;
 
     Runtime &runtime_;

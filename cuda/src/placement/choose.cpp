@@ -6,6 +6,7 @@
 
 #include "cukern/placement.h"
 #include "context/context.h"
+#include "host/costs.h"
 #include "host/thread_pool.h"
 #include "placement/machines.h"
 #include "transfer/staging.h"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr double kConversion = 0.4;       // nanoseconds an element of an operand of another type
 constexpr double kSteps = 1.0;            // of one that is not packed: it is gathered, here or to be sent
-constexpr double kGrain = 32768;          // elements that a thread takes at least
+constexpr double kProducts = 262144;      // multiply-adds that are worth a thread
 constexpr double kSmallBytes = 64 << 10;  // of an operand that kernels read over the link
 
 constexpr double kAtOnce = 4000;  // nanoseconds that no call through a device is as short as
@@ -25,6 +26,7 @@ constexpr const char *kFaster = "estimated to be faster";
 struct Work {
     double elements = 0;     // that the operation is applied to
     double nanoseconds = 0;  // of one thread, operands in cache
+    double grain = 1;        // elements that are worth a thread
     double steps = 0;        // nanoseconds of one thread for operands that are not packed: on the device too
     double in_bytes = 0;     // broadcast operands once
     double out_bytes = 0;
@@ -63,6 +65,7 @@ Work work_of(const ElementwiseCall &call) noexcept {
     work.compute = call.op == Op::copy ? call.out->type : call.compute;
     work.elements = static_cast<double>(count_of(*call.out));
     work.nanoseconds = work.elements * host_cost(call.op, work.compute);
+    work.grain = static_cast<double>(host_grain(call.op, work.compute));
     for (int i = 0; i < kMaxInputs && call.inputs[i] != nullptr; ++i)
         add_operand(work, *call.inputs[i], work.compute, false);
     add_operand(work, *call.out, call.out->type, true);
@@ -75,6 +78,7 @@ Work work_along(const Call &call) noexcept {
     work.compute = call.inputs[0]->type;
     work.elements = static_cast<double>(count_of(*call.inputs[0]));
     work.nanoseconds = work.elements * host_cost(call.op, work.compute);
+    work.grain = static_cast<double>(host_grain(call.op, work.compute));
     add_operand(work, *call.inputs[0], work.compute, false);
     add_operand(work, *call.out, call.out->type, true);
     return work;
@@ -99,7 +103,7 @@ int product_kind(ElementType compute) noexcept {
 
 // In nanoseconds.
 double host_time(const Work &work, const Machine &machine, int most_threads, int *threads) noexcept {
-    const double units = work.products > 0 ? work.products / (kGrain * 8) : work.elements / kGrain;
+    const double units = work.products > 0 ? work.products / kProducts : work.elements / work.grain;
     *threads = std::max(1, static_cast<int>(std::min<double>(most_threads, units)));
     const double bytes = work.in_bytes + work.out_bytes;
     const double rate = std::min(machine.thread_memory * *threads, machine.most_memory);

@@ -1,6 +1,5 @@
 #include "placement/machines.h"
 
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -10,24 +9,6 @@ namespace {
 constexpr Machine kMachines[] = {
 #include "placement/machines.inc"
 };
-
-// Of operations that nobody has measured: a division's, and that of a function of 64 bits.
-constexpr int kTypicalCost = 1000;
-constexpr int kNumOps = static_cast<int>(Op::clip) + 1;
-
-struct Costs {
-    std::uint32_t picoseconds[kNumOps][kNumElementTypes] = {};
-
-    constexpr Costs() {
-        for (auto &row : picoseconds)
-            for (std::uint32_t &cost : row) cost = kTypicalCost;
-#define CUKERN_HOST_COST(op, type, cost) \
-    picoseconds[static_cast<int>(Op::op)][static_cast<int>(ElementType::type)] = cost;
-#include "placement/host_costs.inc"
-#undef CUKERN_HOST_COST
-    }
-};
-constexpr Costs kCosts;
 
 // Of the processor's vectors, in those of the machines that were measured.
 double vector_length() noexcept {
@@ -40,10 +21,6 @@ double vector_length() noexcept {
 }
 
 }  // namespace
-
-double host_cost(Op op, ElementType compute) noexcept {
-    return kCosts.picoseconds[static_cast<int>(op)][static_cast<int>(compute)] * 1e-3;
-}
 
 Machine machine_of(const DeviceInfo &device) noexcept {
     const auto distance = [&device](const Machine &machine) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "cukern/backend.h"
-#include "cukern/ops.h"
 
 namespace cukern {
 
@@ -23,10 +22,6 @@ struct Machine {
     double host_products[3];  // of one thread, in float32, float64 and integers
     double device_products[3];
 };
-
-// Nanoseconds that one thread takes for an element of an operation, with its operands in cache. What was not
-// measured counts as typical.
-double host_cost(Op op, ElementType compute) noexcept;
 
 // The constants for a device. Of one that was not measured: those of the one that has the most like number of
 // multiprocessors, scaled by that, and the processor's by the vectors that it has.

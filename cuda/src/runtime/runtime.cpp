@@ -50,8 +50,8 @@ void testing::inject_fault(Fault fault, int n) noexcept {
 bool testing::fails(Fault fault) noexcept {
     FaultCounter &counter = g_faults[static_cast<int>(fault)];
     counter.calls.fetch_add(1, std::memory_order_relaxed);
-    if (counter.countdown.load(std::memory_order_relaxed) == 0) return false;
-    return counter.countdown.fetch_sub(1, std::memory_order_relaxed) == 1;
+    if (counter.countdown.load(std::memory_order_relaxed) <= 0) return false;
+    return counter.countdown.fetch_sub(1, std::memory_order_relaxed) == 1 || fault == Fault::pinned;
 }
 
 std::int64_t testing::calls(Fault fault) noexcept {
@@ -102,7 +102,7 @@ void Runtime::destroy_event(Event event) noexcept {
 }
 
 Status Runtime::allocate(MemoryKind kind, std::size_t bytes, void **out) noexcept {
-    if (fails(Fault::allocate))
+    if (fails(Fault::allocate) || (kind == MemoryKind::pinned && fails(Fault::pinned)))
         return fail_cuda(CUKERN_OUT_OF_MEMORY, 2, "cudaErrorMemoryAllocation",
                          kind == MemoryKind::pinned    ? "cudaHostAlloc"
                          : kind == MemoryKind::managed ? "cudaMallocManaged"

@@ -37,8 +37,9 @@ public:
     }
 
 private:
+    // What it needs it takes also where others have left no chunk: the next call finds as much.
     void use(Worker &worker) noexcept {
-        if (stopped_.load() || next_.load() >= shape_.chunks) return;
+        if (stopped_.load()) return;
         const DeviceGuard guard(runtime_, shape_.device);
         Status status = guard.status();
         if (status == CUKERN_OK) status = prepare(worker);

@@ -68,7 +68,7 @@ Status Staging::begin_on(const StreamRef &stream) noexcept {
 Status Staging::place(std::int64_t bytes, void **data, bool *in_place) noexcept {
     const std::size_t aligned =
         (static_cast<std::size_t>(bytes) + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-    *in_place = bytes <= small_bytes_ && arena_used_ + aligned <= kArenaBytes;
+    *in_place = lane_->arena != nullptr && bytes <= small_bytes_ && arena_used_ + aligned <= kArenaBytes;
     if (*in_place) {
         *data = static_cast<char *>(lane_->arena) + arena_used_;
         arena_used_ += aligned;
@@ -114,7 +114,7 @@ Status Staging::download(const TensorView &device, const TensorView &host) noexc
     const Packing packing(host);
     const char *first = static_cast<const char *>(device.data) - packing.offset_bytes();
     const char *arena = static_cast<const char *>(lane_->arena);
-    if (first >= arena && first < arena + kArenaBytes) {
+    if (arena != nullptr && first >= arena && first < arena + kArenaBytes) {
         CUKERN_TRY(context_->runtime.synchronize(stream_.handle));
         drain_slot(packing, 0, packing.count(), first);
         Runtime::count_moved(static_cast<std::size_t>(packing.bytes()), CopyKind::device_to_host);

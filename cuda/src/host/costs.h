@@ -1,0 +1,18 @@
+// What operations cost on the processor, as measured once (benchmarks/placement_model.py): for how many threads
+// they are worth it, and for where calls are placed.
+#pragma once
+
+#include <cstdint>
+
+#include "cukern/ops.h"
+
+namespace cukern {
+
+// Nanoseconds that one thread takes for an element of an operation, with its operands in cache. What was not
+// measured counts as typical.
+double host_cost(Op op, ElementType compute) noexcept;
+
+// Elements that are worth a thread: fewer take less time than waking it does.
+std::int64_t host_grain(Op op, ElementType compute) noexcept;
+
+}  // namespace cukern
