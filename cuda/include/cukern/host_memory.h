@@ -23,8 +23,8 @@ bool is_from_pool(const void *data) noexcept;
 // The most of either kind that is in use or kept, in bytes; 0: a quarter of the machine's memory.
 void set_host_memory_limit(std::int64_t bytes) noexcept;
 
-// Whether the system has refused pinned memory for what goes over the link, which then takes longer, and nobody has
-// been told: true once in a process.
+// Whether the system has refused pinned memory for what goes over the link, which then takes longer, and nobody
+// has been told: true once in a process.
 bool take_pinned_refusal() noexcept;
 
 }  // namespace cukern
