@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -126,6 +127,15 @@ def test_the_allocator_is_that_of_the_block(rng: np.random.Generator) -> None:
     del a
     gc.collect()
     assert_same(np.sort(b)[-1000:], np.sort(np.arange(1000.0) * 2))
+
+
+def test_results_are_the_allocators_of_the_block() -> None:
+    from numpy._core.multiarray import get_handler_name
+
+    with cukern.pinned_allocator():
+        small, large = cukern.add(np.ones(1000), 1), cukern.add(np.ones(LARGE), 1)
+    assert {get_handler_name(small), get_handler_name(large)} == {"cukern_pinned"}
+    assert get_handler_name(cukern.add(np.ones(LARGE), 1)) == "cukern"
 
 
 def test_a_limit_of_pinned_memory() -> None:
@@ -267,6 +277,32 @@ class TestProgress:
         before = len(told)
         work_on(long_work)  # outside the block
         assert len(told) == before
+
+    def test_a_callback_may_make_calls(self, long_work: np.ndarray) -> None:
+        told: list[tuple[int, int]] = []
+
+        def tell(done: int, total: int) -> None:
+            told.append((done, total))
+            cukern.add(np.ones(100_000), 1)
+
+        with cukern.progress(tell):
+            work_on(long_work)
+        assert told[-1][0] == told[-1][1]
+
+    def test_an_exception_comes_before_other_failures(self, long_work: np.ndarray) -> None:
+        class Enough(Exception):
+            pass
+
+        def stop(done: int, total: int) -> None:
+            _cukern._inject_fault("copy", 1)  # of a worker that goes on meanwhile
+            time.sleep(0.05)
+            raise Enough
+
+        for _ in range(5):
+            with cukern.progress(stop), pytest.raises(Enough):
+                work_on(long_work)
+            _cukern._inject_fault("copy", 0)
+        work_on(long_work)
 
     def test_short_work_is_not(self, long_work: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(_progress, "SECONDS", 1000.0)

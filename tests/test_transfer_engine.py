@@ -141,6 +141,31 @@ def test_a_broadcast_operand_that_does_not_fit_travels_again(rng: np.random.Gene
     assert_same(cukern.add(many, 1), many + 1)
 
 
+def test_pinned_arrays_beside_one_that_is_packed_again_and_again(in_chunks: Callable[..., None]) -> None:
+    # Chunks of pinned arrays are larger than a slot: not beside one that has to be packed into it.
+    in_chunks(4 << 20, 2)
+    a, out = cukern.zeros_pinned((4, 1_000_000)), cukern.zeros_pinned((4, 1_000_000))
+    b = np.arange(1_000_000.0)
+    _cukern._release_caches()
+    for limit in (34_000_000, 200 << 20):
+        cukern.set_memory_limit(cukern.memory_info()["in_use"] + limit)
+        out[:] = 0
+        cukern.add(a, b, out=out)
+        assert_same(out, a + b)
+
+
+def test_single_elements_without_memory(in_chunks: Callable[..., None]) -> None:
+    kept = cukern.ones(1000)
+    _cukern._release_caches()
+    cukern.set_memory_limit(cukern.memory_info()["in_use"])
+    for shape in [(), (1,), (1, 1)]:
+        with pytest.raises(cukern.OutOfMemoryError):
+            cukern.add(np.ones(shape), 2.0)
+    cukern.set_memory_limit(None)
+    assert cukern.add(np.ones((1, 1)), 2.0) == 3
+    assert kept.sum() == 1000
+
+
 # --- reductions ---
 
 
@@ -181,6 +206,7 @@ def test_variances_of_numbers_far_from_zero(rng: np.random.Generator) -> None:
     for correction in (0, 1):
         wanted = np.var(a - 1e9, ddof=correction)
         assert abs(cukern.var(a, correction=correction) - wanted) < 1e-6 * wanted
+    assert cukern.var(np.full((512, 512), 1e160)) == 0  # whose square is no number
 
 
 @pytest.mark.usefixtures("little_memory")

@@ -64,6 +64,13 @@ private:
     PyRef before_;
 };
 
+// Whether NumPy allocates as it does unasked: another allocator is the user's choice.
+bool is_by_default() noexcept {
+    const PyRef current = PyRef::steal(PyDataMem_GetHandler());
+    if (!current) PyErr_Clear();
+    return current.get() == PyDataMem_DefaultHandler;
+}
+
 // _set_numpy_allocator(before): pinned memory for None, else what an earlier call has returned.
 PyObject *set_allocator(PyObject *module, PyObject *before) {
     Backend backend;
@@ -102,7 +109,7 @@ PyRef new_ndarray(PyRef dtype, int ndim, const npy_intp *shape, const npy_intp *
         return PyRef::steal(
             PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, strides, nullptr, flags, nullptr));
     };
-    if (bytes < kLeastReused) return make();
+    if (bytes < kLeastReused || !is_by_default()) return make();
     const AllocatorScope scope(&g_plain_handler);
     if (scope) return make();
     Py_DECREF(reinterpret_cast<PyObject *>(descr));

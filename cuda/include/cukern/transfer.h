@@ -41,6 +41,7 @@ public:
 
 private:
     WorkMonitor *const outer_;
+    const bool outer_has_reported_;
 };
 
 }  // namespace cukern

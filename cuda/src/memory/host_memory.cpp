@@ -47,7 +47,7 @@ Status acquire(HostMemory kind, Header *header, void **data) noexcept {
     CUKERN_TRY(pool.acquire_idle(MemoryKind::pinned, header->bytes + sizeof(Header), header->device, data));
     header->context = context;
     const BlockPool::Usage usage = pool.usage(MemoryKind::pinned);
-    if (usage.in_use + usage.cached > most) pool.trim();
+    if (usage.in_use + usage.cached > most && !any_graph_captured()) pool.trim();  // which waits for the device
     return CUKERN_OK;
 }
 

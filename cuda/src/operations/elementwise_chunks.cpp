@@ -117,8 +117,9 @@ public:
 
 private:
     struct Operand {
-        TensorView view;        // of the merged dimensions; on the device, where it is whole
-        bool is_whole = false;  // on the device before the first chunk
+        TensorView view;            // of the merged dimensions; on the device, where it is whole
+        bool may_be_whole = false;  // the device has memory for it; else it goes with each chunk that needs it
+        bool is_whole = false;      // on the device before the first chunk
         bool is_pinned = false;
         bool is_direct = false;  // pinned, and what a chunk has of it lies together: it is not packed
         std::int64_t place = 0;  // in a slot
@@ -139,16 +140,23 @@ private:
             view = input;
             spread(out, &view);
         }
-        std::int64_t *strides[kMostArrays];
+        std::int64_t *strides[kMostArrays] = {};
         for (int i = 0; i < num_arrays_; ++i) strides[i] = arrays_[i].view.strides;
         std::copy_n(out.shape, out.ndim, shape_);
         ndim_ = coalesce_dimensions(shape_, strides, num_arrays_, out.ndim);
+        if (ndim_ == 0) {  // a single element
+            shape_[ndim_++] = 1;
+            for (std::int64_t *stride : strides)
+                if (stride != nullptr) stride[0] = 1;
+        }
         for (int i = 0; i < num_arrays_; ++i) {
             TensorView &view = arrays_[i].view;
             view.ndim = ndim_;
             std::copy_n(shape_, ndim_, view.shape);
             const Packing packing(view);
             arrays_[i].is_pinned = travels_directly(context_.runtime, packing);
+            arrays_[i].may_be_whole =
+                packing.bytes() <= device_budget(context_, device_, packing.bytes()) / kMostArrays;
         }
     }
 
@@ -184,18 +192,14 @@ private:
             Operand &own = arrays_[i];
             own.is_direct = own.is_pinned && Packing(part_of(own.view, 0)).dense();
             own.is_whole = false;
-            for (int d = 0; d <= axis_; ++d) own.is_whole = own.is_whole || (i > 0 && own.view.strides[d] == 0);
+            for (int d = 0; d <= axis_; ++d)
+                own.is_whole = own.is_whole || (i > 0 && own.may_be_whole && own.view.strides[d] == 0);
         }
     }
 
-    // What several chunks need. Where the device has no memory for the whole of it, it goes with each of them.
+    // What several chunks need.
     Status bring_whole(Staging &staging, Operand &own) noexcept {
         if (!own.is_whole) return CUKERN_OK;
-        const std::int64_t bytes = Packing(own.view).bytes();
-        if (bytes > device_budget(context_, staging.stream().device, bytes) / kMostArrays) {
-            own.is_whole = false;
-            return CUKERN_OK;
-        }
         TensorView there;
         CUKERN_TRY(staging.upload(own.view, &there));
         own.view = there;
@@ -253,6 +257,9 @@ bool is_in_chunks(const ElementwiseCall &call, int device) noexcept {
 Status elementwise_in_chunks(const ElementwiseCall &call, int device) noexcept {
     Context *context = nullptr;
     CUKERN_TRY(cukern::context(&context));
+    if (device < 0) CUKERN_TRY(context->runtime.current_device(&device));
+    const DeviceGuard guard(context->runtime, device);
+    CUKERN_TRY(guard.status());
     for (std::int64_t share = 1;; share *= 2) {
         bool untouched = true;
         const Status status = Chunks(call, *context, device).run(share, &untouched);

@@ -359,6 +359,10 @@ private:
             for (std::int64_t j = 0; j < boxes_along_; ++j) {
                 const double own = count_along(j);
                 const Complex128 &mean = means[j * results + i];
+                if (j == 0) {
+                    real = mean.real;
+                    imag = mean.imag;
+                }
                 const double real_apart = mean.real - real;
                 const double imag_apart = mean.imag - imag;
                 const double share = own / (count + own);

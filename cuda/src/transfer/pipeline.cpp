@@ -85,11 +85,13 @@ private:
         return CUKERN_OK;
     }
 
-    // Keeps the first cause. One that stops the others comes before one that does not.
+    // Keeps the first cause. One that stops the others comes before one that does not, and an interrupt before
+    // all: who has asked for it has an exception on its way.
     void note(bool stops) noexcept {
         {
             const std::lock_guard lock(mutex_);
-            if (cause_.status == CUKERN_OK || (stops && !stopped_.load())) cause_ = last_error();
+            const bool is_first = cause_.status == CUKERN_OK || (stops && !stopped_.load());
+            if (is_first || last_error().status == CUKERN_INTERRUPTED) cause_ = last_error();
             if (stops) stopped_.store(true);
         }
         if (stops) work_.stop();

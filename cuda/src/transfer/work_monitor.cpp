@@ -22,11 +22,14 @@ Status report(std::int64_t done, std::int64_t total) noexcept {
 
 }  // namespace
 
-WorkMonitorScope::WorkMonitorScope(WorkMonitor *monitor) noexcept : outer_(std::exchange(t_monitor, monitor)) {
+WorkMonitorScope::WorkMonitorScope(WorkMonitor *monitor) noexcept
+    : outer_(std::exchange(t_monitor, monitor)), outer_has_reported_(std::exchange(t_has_reported, false)) {
     t_last_report = Clock::now();
-    t_has_reported = false;
 }
-WorkMonitorScope::~WorkMonitorScope() { t_monitor = outer_; }
+WorkMonitorScope::~WorkMonitorScope() {
+    t_monitor = outer_;
+    t_has_reported = outer_has_reported_;
+}
 
 Status report_work(std::int64_t done, std::int64_t total) noexcept {
     if (t_monitor == nullptr) return CUKERN_OK;

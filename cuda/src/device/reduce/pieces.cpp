@@ -34,7 +34,7 @@ struct Scratch {
 
 // As many partial results as may be made, and no more than there are elements.
 std::int64_t partial_bytes(const ReduceLaunch &launch) noexcept {
-    return std::min(kPartialBytes, launch.kept * launch.reduced * kMostPartialBytes);
+    return std::min(kPartialBytes / kMostPartialBytes, launch.kept * launch.reduced) * kMostPartialBytes;
 }
 
 Scratch lay_scratch(const ReduceLaunch &launch, const ReducePieces &pieces) noexcept {
