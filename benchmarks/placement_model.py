@@ -33,7 +33,7 @@ COUNT = 50_000  # elements of a row: operands of one thread, in its cache
 LARGE = 1 << 26
 # In the order of `Machine` in cuda/src/placement/machines.h.
 FIELDS = [
-    *("multiprocessors", "thread_memory", "most_memory", "thread_cache", "host_call", "host_threads"),
+    *("multiprocessors", "thread_memory", "most_memory", "host_call", "host_threads"),
     *("small_call", "large_call", "thread_copies", "most_copies", "device_work"),
     *("host_products", "device_products"),
 ]
@@ -188,7 +188,6 @@ def constants(model: dict[str, Any]) -> dict[str, Any]:
         "multiprocessors": model["multiprocessors"],
         "thread_memory": one["memory"],
         "most_memory": most["memory"],
-        "thread_cache": 1 << 20,
         "host_call": one["host_call"],
         # Least of what is measured: the machine is not always free to run them at once.
         "host_threads": max(1000.0, min(part["host_some"] - part["host_few"] for part in threaded)),

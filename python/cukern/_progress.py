@@ -96,7 +96,11 @@ def report(done: int, total: int, seconds: float) -> bool:
     active = ACTIVE.get()
     if active is None or seconds < SECONDS:
         return False
-    active._tell(done, total)
+    token = ACTIVE.set(None)  # calls that the callback makes are not reported to it
+    try:
+        active._tell(done, total)
+    finally:
+        ACTIVE.reset(token)
     return True
 
 

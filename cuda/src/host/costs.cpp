@@ -9,6 +9,7 @@ namespace {
 constexpr int kTypicalCost = 1000;
 constexpr int kNumOps = static_cast<int>(Op::clip) + 1;
 constexpr double kWorthAThread = 50'000;  // nanoseconds: waking a thread of a virtual machine takes 10'000
+constexpr double kThreadMemory = 12;      // bytes a nanosecond that a thread reads and writes then
 constexpr double kCopiedByte = 0.06;      // nanoseconds
 constexpr double kLeastGrain = 4096;      // elements
 constexpr double kMostGrain = 1 << 20;
@@ -38,9 +39,10 @@ double host_cost(Op op, ElementType compute) noexcept {
     return kCosts.picoseconds[static_cast<int>(op)][static_cast<int>(compute)] * 1e-3;
 }
 
-std::int64_t host_grain(Op op, ElementType compute) noexcept {
-    const double elements = kWorthAThread / std::max(host_cost(op, compute), 1e-3);
-    return static_cast<std::int64_t>(std::clamp(elements, kLeastGrain, kMostGrain));
+std::int64_t host_grain(Op op, ElementType compute, double elements, double bytes) noexcept {
+    double cost = std::max(host_cost(op, compute), 1e-3);
+    if (bytes > kCachedBytes) cost = std::max(cost, bytes / elements / kThreadMemory);
+    return static_cast<std::int64_t>(std::clamp(kWorthAThread / cost, kLeastGrain, kMostGrain));
 }
 
 }  // namespace cukern

@@ -90,7 +90,12 @@ void run_rows(const ElementwiseLaunch &launch, std::int64_t begin, std::int64_t 
 }  // namespace
 
 void run_elementwise(const ElementwiseLaunch &launch) noexcept {
-    const std::int64_t grain = host_grain(launch.op, launch.op == Op::copy ? launch.types[0] : launch.compute);
+    std::int64_t bytes = 0;
+    for (int i = 0; i < launch.num_operands; ++i)
+        if (!launch.immediate[i]) bytes += size_of(launch.types[i]);
+    const auto elements = static_cast<double>(launch.count);
+    const std::int64_t grain = host_grain(launch.op, launch.op == Op::copy ? launch.types[0] : launch.compute,
+                                          elements, elements * static_cast<double>(bytes));
     if (const HostLoop loop = loop_on_stored(launch); loop.function != nullptr) {
         parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
             run_rows(launch, begin, end, [&](char **data, std::intptr_t n, const std::intptr_t *strides) {

@@ -202,7 +202,8 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
     const std::int64_t group = in_columns ? launch.kept_shape[launch.num_kept - 1] : 1;  // results in one tile
     const std::int64_t pieces = (launch.reduced - 1) / kPiece + 1;
     const bool by_pieces = pieces > 1 && launch.kept < kNarrow;
-    const std::int64_t worth = host_grain(op, launch.type);  // elements
+    const double elements = static_cast<double>(launch.kept) * static_cast<double>(launch.reduced);
+    const std::int64_t worth = host_grain(op, launch.type, elements, elements * size_of(launch.type));  // elements
     const std::unique_ptr<A[]> parts(by_pieces ? new (std::nothrow) A[pieces * group] : nullptr);
     if (parts == nullptr) {
         const std::int64_t grain =

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "memory/transfer_options.h"
 #include "operations/device_budget.h"
 #include "plan/layout.h"
 #include "transfer/packing.h"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::int64_t kAlignment = 256;
 constexpr std::int64_t kMostShare = 64;      // of a slot, where the device has little memory
+constexpr std::int64_t kLeastSlot = 1024;    // bytes of a slot with which there would be no end of boxes
 constexpr std::int64_t kScratch = 12 << 20;  // bytes that a kernel may take beside
 constexpr std::int64_t kLeastRun = 256;      // elements that lie beside each other and are packed as one
 
@@ -172,7 +174,7 @@ private:
         std::int64_t elements = 1;
         std::int64_t results = 1;
         for (int d = 0; d < input.ndim; ++d) {
-            if (input.strides[d] != 0) elements *= sides_[d];
+            elements *= sides_[d];  // of broadcast dimensions too: scratch memory of kernels is by these
             if (!call_.reduced[d]) results *= sides_[d];
         }
         std::int64_t bytes = aligned(elements * size_of(input.type));
@@ -423,7 +425,8 @@ Status reduce_in_chunks(const ReduceCall &call, int device) noexcept {
     CUKERN_TRY(cukern::context(&context));
     for (std::int64_t share = 1;; share *= 2) {
         const Status status = Boxes(call, *context).run(device, share);
-        if (status != CUKERN_OUT_OF_MEMORY || share == kMostShare) return status;
+        const bool may_be_smaller = share < kMostShare && staging_options().slot_bytes / share > kLeastSlot;
+        if (status != CUKERN_OUT_OF_MEMORY || !may_be_smaller) return status;
     }
 }
 

@@ -26,9 +26,9 @@ constexpr const char *kFaster = "estimated to be faster";
 struct Work {
     double elements = 0;     // that the operation is applied to
     double nanoseconds = 0;  // of one thread, operands in cache
-    double grain = 1;        // elements that are worth a thread
-    double steps = 0;        // nanoseconds of one thread for operands that are not packed: on the device too
-    double in_bytes = 0;     // broadcast operands once
+    Op op = Op::copy;
+    double steps = 0;     // nanoseconds of one thread for operands that are not packed: on the device too
+    double in_bytes = 0;  // broadcast operands once
     double out_bytes = 0;
     double largest_bytes = 0;  // of one operand
     double products = 0;       // multiply-adds
@@ -65,7 +65,7 @@ Work work_of(const ElementwiseCall &call) noexcept {
     work.compute = call.op == Op::copy ? call.out->type : call.compute;
     work.elements = static_cast<double>(count_of(*call.out));
     work.nanoseconds = work.elements * host_cost(call.op, work.compute);
-    work.grain = static_cast<double>(host_grain(call.op, work.compute));
+    work.op = call.op;
     for (int i = 0; i < kMaxInputs && call.inputs[i] != nullptr; ++i)
         add_operand(work, *call.inputs[i], work.compute, false);
     add_operand(work, *call.out, call.out->type, true);
@@ -78,7 +78,7 @@ Work work_along(const Call &call) noexcept {
     work.compute = call.inputs[0]->type;
     work.elements = static_cast<double>(count_of(*call.inputs[0]));
     work.nanoseconds = work.elements * host_cost(call.op, work.compute);
-    work.grain = static_cast<double>(host_grain(call.op, work.compute));
+    work.op = call.op;
     add_operand(work, *call.inputs[0], work.compute, false);
     add_operand(work, *call.out, call.out->type, true);
     return work;
@@ -103,11 +103,14 @@ int product_kind(ElementType compute) noexcept {
 
 // In nanoseconds.
 double host_time(const Work &work, const Machine &machine, int most_threads, int *threads) noexcept {
-    const double units = work.products > 0 ? work.products / kProducts : work.elements / work.grain;
-    *threads = std::max(1, static_cast<int>(std::min<double>(most_threads, units)));
     const double bytes = work.in_bytes + work.out_bytes;
+    const double grain = work.products > 0
+                             ? kProducts
+                             : static_cast<double>(host_grain(work.op, work.compute, work.elements, bytes));
+    const double units = std::max(work.products, work.elements) / grain;
+    *threads = std::max(1, static_cast<int>(std::min<double>(most_threads, units)));
     const double rate = std::min(machine.thread_memory * *threads, machine.most_memory);
-    const double memory = bytes > machine.thread_cache * *threads ? bytes / rate : 0;
+    const double memory = bytes > kCachedBytes ? bytes / rate : 0;
     const double products = work.products / (machine.host_products[product_kind(work.compute)] * *threads);
     return machine.host_call + (*threads > 1 ? machine.host_threads : 0) + work.steps / *threads +
            std::max(work.nanoseconds / *threads + products, memory);

@@ -11,7 +11,6 @@ struct Machine {
     int multiprocessors;   // that it has
     double thread_memory;  // of the host: what one thread reads and writes
     double most_memory;    // and all of them
-    double thread_cache;   // bytes of operands that each thread has in its cache
     double host_call;      // nanoseconds: a call, and what waking other threads adds
     double host_threads;
     double small_call;        // through the device, of operands that kernels read over the link
