@@ -103,6 +103,7 @@ def survey(counts: list[int]) -> None:
     from source_id import source_id
 
     results = []
+    sizes = {}
     for count in counts:
         with np.errstate(all="ignore"):
             for name, dtype, own, theirs in cases(count, fresh=True):
@@ -127,12 +128,14 @@ def survey(counts: list[int]) -> None:
         mean = mean_of([each["numpy"] / each["ours"] for each in own_results])
         print(f"{count}: {len(own_results)} cases, NumPy's time over ours {mean:.2f} in the mean", flush=True)
         print(f"  {len(slow)} above the bound, {len(worst)} again:", flush=True)
+        sizes[count] = {"cases": len(own_results), "mean": mean, "slow": len(slow), "slow_again": len(worst)}
         for each in worst[:25]:
             text = f"{each['name']} of {each['type']}, {each['ours'] * 1e6:.2f} us, NumPy {each['numpy'] * 1e6:.2f}"
             print(f"    {text}", flush=True)
     head = {"sources": source_id(), "numpy": np.__version__, "cores": len(os.sched_getaffinity(0))}
     path = HERE / "results/host_survey.json"
-    path.write_text(json.dumps({**head, "results": results}, indent=0) + "\n")
+    slow = [each for each in results if not each["holds"]]
+    path.write_text(json.dumps({**head, "sizes": sizes, "above the bound": slow}, indent=1) + "\n")
 
 
 def mean_of(ratios: list[float]) -> float:
