@@ -25,8 +25,8 @@ ROWS = {
     kind: [row["name"] for row in _cukern._table if row["kind"] == kind] for kind in ("unary", "binary", "reduction")
 }
 TYPES = ["float32", "int8", "complex64"]  # what is cut knows of sizes alone
-LIMIT = 64 << 10
-SLOT = 8 << 10
+LIMIT = 32 << 10
+SLOT = 4 << 10
 pytestmark = pytest.mark.parametrize("backend", STAGED, indirect=True)
 
 
@@ -49,7 +49,7 @@ def little_memory(in_chunks: Callable[..., None]) -> None:
     cukern.set_memory_limit(cukern.memory_info()["in_use"] + LIMIT)
 
 
-def large(rng: np.random.Generator, dtype: Any, columns: int = 512) -> np.ndarray:
+def large(rng: np.random.Generator, dtype: Any, columns: int = 256) -> np.ndarray:
     dtype = np.dtype(dtype)
     return random_array(rng, (8 * LIMIT // dtype.itemsize // columns, columns), dtype)
 
@@ -172,9 +172,11 @@ def test_single_elements_without_memory(in_chunks: Callable[..., None]) -> None:
 @pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("dtype", [*TYPES, "float16", "bool"])
 @pytest.mark.parametrize("name", ROWS["reduction"])
-def test_reductions_larger_than_memory(name: str, dtype: str, rng: np.random.Generator) -> None:
+def test_reductions_larger_than_memory(name: str, dtype: str, on_gpu: bool, rng: np.random.Generator) -> None:
     a = large(rng, dtype)
     cases = [a.reshape(-1), a, a.T, a[::-1, ::3], a.reshape(64, -1, 128), np.broadcast_to(a[:1], a.shape)]
+    if on_gpu:  # where so many small boxes take long; how they are cut is the same everywhere
+        cases = cases[1::2]
     for x in cases:
         axes: list[Any] = [None, *range(x.ndim)]
         axes += [(0, 2), (1, 2)] if x.ndim == 3 and not name.startswith("arg") else []
