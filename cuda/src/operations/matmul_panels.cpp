@@ -237,11 +237,10 @@ private:
     // With the mutex held: each product whose panels are all on their way.
     Status launch_what_can_be() noexcept {
         const auto count = static_cast<int>(schedule_.products.size());
-        for (bool is_ready = true; is_ready && launched_ < count;) {
+        while (launched_ < count) {
             const PanelProduct &own = schedule_.products[static_cast<std::size_t>(launched_)];
             while (enqueued_ < own.steps && pieces_left_[static_cast<std::size_t>(enqueued_)] == 0) ++enqueued_;
-            is_ready = enqueued_ >= own.steps;
-            if (!is_ready) break;
+            if (enqueued_ < own.steps) break;
             const TensorView a = on_device(Side::a, own);
             const TensorView b = on_device(Side::b, own);
             const TensorView out = on_device(Side::out, own);
@@ -291,11 +290,11 @@ bool is_in_panels(const MatmulCall &call, int device) noexcept {
 Status matmul_in_panels(const MatmulCall &call, int device) noexcept {
     Context *context = nullptr;
     CUKERN_TRY(cukern::context(&context));
-    constexpr int kLeastShare = 16;
+    constexpr int kMostShare = 16;
     for (int share = 1;; share *= 2) {
         bool untouched = true;
         const Status status = Panels(call, *context, share).run(device, &untouched);
-        if (status == CUKERN_OUT_OF_MEMORY && untouched && share < kLeastShare) continue;
+        if (status == CUKERN_OUT_OF_MEMORY && untouched && share < kMostShare) continue;
         if (status != CUKERN_OK && !untouched) add_to_message("; the result may have been written in part");
         return status;
     }

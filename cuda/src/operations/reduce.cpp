@@ -13,8 +13,6 @@
 namespace cukern {
 namespace {
 
-bool gives_index(Op op) noexcept { return info(op).rule == ResultRule::index; }
-
 // Merges neighbours without changing their order, by which elements are counted.
 int merge_in_order(std::int64_t *shape, std::int64_t *strides, int ndim) noexcept {
     int left = 0;
@@ -98,6 +96,8 @@ TensorView sorted(const ReduceCall &call, ReduceCall *packed) noexcept {
     return view;
 }
 
+}  // namespace
+
 TensorView number(ElementType type, Complex128 value) noexcept {
     TensorView view;
     view.type = ElementType::complex128;  // which converts to all others
@@ -109,7 +109,7 @@ TensorView number(ElementType type, Complex128 value) noexcept {
     return view;
 }
 
-bool is_variance(Op op) noexcept { return info(op).rule == ResultRule::variance; }
+namespace {
 
 // Of no elements: the identity, or NaN for a mean or variance. What has none is refused by the caller.
 TensorView value_of_nothing(const ReduceCall &call) noexcept {
@@ -165,7 +165,8 @@ bool joins_nothing(const ReduceCall &call, TensorView *kept) noexcept {
     return true;
 }
 
-// out = view, by way of `type`.
+}  // namespace
+
 Status convert_by(Context &context, const TensorView &view, ElementType type, const TensorView &out,
                   const StreamRef &stream) noexcept {
     if (view.type == type || out.type == type)
@@ -176,8 +177,6 @@ Status convert_by(Context &context, const TensorView &view, ElementType type, co
     CUKERN_TRY(context.runtime.launch_elementwise(plan_copy(view, converted), stream.handle));
     return context.runtime.launch_elementwise(plan_copy(converted, out), stream.handle);
 }
-
-}  // namespace
 
 Status run_reduction(Context &context, const ReduceCall &asked, const StreamRef &stream) noexcept {
     ReduceCall call = asked;

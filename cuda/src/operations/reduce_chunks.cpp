@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 
 #include "memory/transfer_options.h"
 #include "operations/device_budget.h"
@@ -26,9 +25,6 @@ constexpr std::int64_t kScratch = 12 << 20;  // bytes that a kernel may take bes
 constexpr std::int64_t kLeastRun = 256;      // elements that lie beside each other and are packed as one
 
 std::int64_t aligned(std::int64_t bytes) noexcept { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-bool gives_index(Op op) noexcept { return info(op).rule == ResultRule::index; }
-bool is_variance(Op op) noexcept { return info(op).rule == ResultRule::variance; }
 
 // What comes between is not rounded to 16 bits.
 ElementType type_between(const ReduceCall &call) noexcept {
@@ -277,16 +273,8 @@ private:
 
     // Into `out`, by way of the type that was asked for.
     Status store(Context &processor, const TensorView &row) noexcept {
-        const TensorView &out = *call_.out;
-        const ElementType asked = result_type(call_.op, call_.compute);
-        const TensorView shaped = packed_like(out, row.type, row.data);
-        if (row.type == asked || asked == out.type)
-            return processor.runtime.launch_elementwise(plan_copy(shaped, out), nullptr);
-        HostBuffer memory;
-        CUKERN_TRY(memory.acquire(count_of(out) * size_of(asked)));
-        const TensorView between = packed_like(out, asked, memory.data());
-        CUKERN_TRY(processor.runtime.launch_elementwise(plan_copy(shaped, between), nullptr));
-        return processor.runtime.launch_elementwise(plan_copy(between, out), nullptr);
+        const TensorView shaped = packed_like(*call_.out, row.type, row.data);
+        return convert_by(processor, shaped, result_type(call_.op, call_.compute), *call_.out, StreamRef{});
     }
 
     std::int64_t reduced_count() const noexcept { return count_of(*call_.inputs[0]) / count_of(*call_.out); }
@@ -296,10 +284,7 @@ private:
         TensorView joined;
         CUKERN_TRY(join_part(processor, parts_[0], parts_[0].op, parts_[0].compute, memory, &joined));
         if (call_.op == Op::mean) {
-            TensorView count;
-            count.type = joined.type;
-            count.immediate = true;
-            count.value = value_of_double(static_cast<double>(reduced_count()), joined.type);
+            const TensorView count = number(joined.type, {static_cast<double>(reduced_count()), 0});
             ElementwiseCall divide;
             divide.op = Op::divide;
             divide.compute = joined.type;
@@ -311,15 +296,6 @@ private:
             CUKERN_TRY(processor.runtime.launch_elementwise(launch, nullptr));
         }
         return store(processor, joined);
-    }
-
-    static Immediate value_of_double(double number, ElementType type) noexcept {
-        TensorView view;
-        view.type = ElementType::float64;
-        view.immediate = true;
-        view.value = {};
-        std::memcpy(view.value.bytes, &number, sizeof number);
-        return value_as(view, type);
     }
 
     // A part's results as another element type.
