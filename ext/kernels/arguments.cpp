@@ -85,6 +85,7 @@ bool KernelArguments::read(PyObject *given_stream) noexcept {
             own.device = array->kind() == MemoryKind::device ? array->device() : -1;
             continue;
         }
+        if (is_plain_number(object)) continue;
         const TypeRecord *known = known_foreign(state_, object);
         bool is_read = false;
         if (known != nullptr && known->is_torch && !read_tensor(*known, i, &is_read)) return false;

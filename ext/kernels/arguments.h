@@ -8,6 +8,11 @@
 
 namespace cukern::py {
 
+// Of the very types, which says at once that it is a value.
+inline bool is_plain_number(PyObject *object) noexcept {
+    return PyLong_CheckExact(object) || PyFloat_CheckExact(object);
+}
+
 // An argument that is an array. Others are values, and looked at when they are packed.
 struct ArrayArgument {
     void *data = nullptr;

@@ -296,6 +296,8 @@ bool KernelArguments::pack_value(const KernelParameter &parameter, int i, bool u
                                  unsigned char *to) noexcept {
     PyObject *const object = objects_[i];
     const ParameterType &type = parameter.type;
+    if (PyLong_CheckExact(object) && type.kind == Kind::number) return pack_number(parameter, i, to);
+    if (is_plain_number(object) && type.kind == Kind::unknown) return pack_by_width(parameter, i, to);
     const bool is_pointer = reinterpret_cast<PyObject *>(Py_TYPE(object)) == state_.pointer_type;
     if (is_pointer || Py_IsNone(object) != 0) {
         const char *got = is_pointer ? "a Pointer" : "None, a null pointer";
@@ -306,7 +308,8 @@ bool KernelArguments::pack_value(const KernelParameter &parameter, int i, bool u
         std::memcpy(to, &address, kPointerBytes);
         return true;
     }
-    if (PyArray_IsScalar(object, Generic)) return pack_numpy_scalar(parameter, i, unchecked, to);
+    if (!is_plain_number(object) && PyArray_IsScalar(object, Generic))
+        return pack_numpy_scalar(parameter, i, unchecked, to);
     const bool is_number = PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object);
     if (!is_number) {
         bool is_one = false;

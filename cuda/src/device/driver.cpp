@@ -110,13 +110,16 @@ int push(void *context) noexcept {
 
 }  // namespace
 
+void *primary_context(int device) noexcept {
+    return device >= 0 && device < kMostDevices ? g_primary[device].load(std::memory_order_acquire) : nullptr;
+}
+
 cudaError_t push_device(int device, bool *pushed) noexcept {
     *pushed = false;
     void *current = nullptr;
     const int error = current_context(&current);
     if (error != 0) return static_cast<cudaError_t>(error);
-    void *wanted =
-        device >= 0 && device < kMostDevices ? g_primary[device].load(std::memory_order_acquire) : nullptr;
+    void *wanted = primary_context(device);
     if (wanted != nullptr && current == wanted) return cudaSuccess;
     if (wanted == nullptr)
         if (const cudaError_t failed = retain_primary(device, &wanted); failed != cudaSuccess) return failed;

@@ -70,6 +70,8 @@ cudaError_t current_device(int *device) noexcept;
 // set.
 cudaError_t push_device(int device, bool *pushed) noexcept;
 void pop_device() noexcept;
+// The one that push_device makes current; null before its first call for the device.
+void *primary_context(int device) noexcept;
 
 // For calls that need a context, no matter of which device: on a thread that uses none, one that this library has
 // used before, so that the runtime does not make one on its default device.

@@ -89,11 +89,11 @@ public:
         PerDevice *own = nullptr;
         CUKERN_TRY(of_device(device, &own));
         CUfunction function = nullptr;
-        CUKERN_TRY(function_of(own, &function));
+        CUKERN_TRY(function_of(own, primary_context(device), &function));
         cudaError_t error = start(function, shape, parameters, stream);
         if (may_be_outlived(error)) {  // the device was reset, and its context made anew
             own->context = nullptr;
-            CUKERN_TRY(function_of(own, &function));
+            CUKERN_TRY(function_of(own, current_context(), &function));
             error = start(function, shape, parameters, stream);
         }
         return check(error, "cuLaunchKernel");
@@ -149,8 +149,7 @@ private:
     }
 
     // In the context that is current, the device's.
-    Status function_of(PerDevice *own, CUfunction *function) noexcept {
-        void *const context = current_context();
+    Status function_of(PerDevice *own, void *context, CUfunction *function) noexcept {
         if (own->context == context && context != nullptr) {
             *function = own->function;
             return CUKERN_OK;
@@ -170,7 +169,7 @@ private:
         const OnDevice scope(device);
         CUKERN_TRY(scope.status());
         CUfunction function = nullptr;
-        CUKERN_TRY(function_of(own, &function));
+        CUKERN_TRY(function_of(own, current_context(), &function));
         return use(own, function);
     }
 
