@@ -16,6 +16,7 @@ from cukern._formula_source import (
     Loop,
     Operand,
     Parameter,
+    divisor_numbers,
     elementwise_source,
     merge_dimensions,
     parse_parameters,
@@ -74,6 +75,17 @@ class TestLayouts:
     )
     def test_merged(self, shape: tuple, operands: list, lengths: tuple, merged: list) -> None:
         assert merge_dimensions(shape, operands) == (lengths, merged)
+
+    def test_divisors_are_exact(self, rng: np.random.Generator) -> None:
+        most = (1 << 31) - 1
+        edges = [1, 2, 3, 7, 641, 1 << 30, (1 << 30) + 1, most - 1, most]
+        for divisor in [*edges, *(int(most ** float(x)) + 1 for x in rng.random(2000))]:
+            value, factor, shift = divisor_numbers(divisor)
+            assert value == divisor
+            for n in [0, divisor - 1, min(divisor, most), most, most // divisor * divisor, *rng.integers(0, most, 20)]:
+                total = (int(n) * (factor % (1 << 32)) >> 32) + int(n)
+                assert total < 1 << 32
+                assert total >> shift == int(n) // divisor
 
     def test_merged_ones_are_the_same_elements(self) -> None:
         rng = np.random.default_rng(3)

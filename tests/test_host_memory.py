@@ -97,6 +97,7 @@ def test_pinned_arrays(dtype: str) -> None:
 @pytest.mark.parametrize("backend", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
 def test_others_know_that_it_is_pinned() -> None:
     torch = pytest.importorskip("torch")
+    torch.cuda.init()  # before, it takes no memory to be pinned
     assert torch.from_numpy(cukern.empty_pinned((100, 100))).is_pinned()
     with cukern.pinned_allocator():
         a = np.ones((100, 100))

@@ -17,8 +17,8 @@ from ._formula_kernel import (
     are_aligned,
     farthest,
     layout_in_rows,
+    layout_structure,
     strides_along,
-    structure,
 )
 from ._formula_source import SIZES, Formula, Loop, Parameter, elementwise_source, merge_dimensions
 
@@ -134,8 +134,7 @@ class ElementwiseKernel(FormulaKernel):
         if loop.ndim > 0:
             moving = [own for own, layout in zip(merged, layouts, strict=True) if layout != "one"]
             steps = [[*own[:-1], own[-1] * loop.vector] for own in moving]
-            numbers = [*lengths[:-1], lengths[-1] // loop.vector, *(step for own in steps for step in own)]
-            plan.constants.append(structure("i" if loop.index == "int" else "q", numbers))
+            plan.constants.append(layout_structure(loop.index, [*lengths[:-1], lengths[-1] // loop.vector], steps))
         text_key = (tuple(operands), tuple(sorted(types.items())), loop)
         kernel = self._kernels.get(text_key)
         if kernel is None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import _cukern
-from ._formula_source import SIZES, Operand, Parameter, broadcast_strides, parse_parameters
+from ._formula_source import SIZES, Operand, Parameter, broadcast_strides, divisor_numbers, parse_parameters
 
 BLOCK = 256
 MOST_PLANS = 256  # of a kernel
@@ -301,6 +301,14 @@ def structure(code: str, numbers: Sequence[int]) -> Any:
     """Return integers as one structure that is passed by value."""
     data = struct.pack(f"<{len(numbers)}{code}", *numbers)
     return np.frombuffer(data, np.dtype([("numbers", f"<i{struct.calcsize(code)}", (len(numbers),))]))[0]
+
+
+def layout_structure(index: str, lengths: Sequence[int], strides: Sequence[Sequence[int]]) -> Any:
+    """Return the `_Layout` of a kernel's text: lengths, and each operand's strides, in numbers of the type `index`."""
+    steps = [step for own in strides for step in own]
+    if index != "int":
+        return structure("q", [*lengths, *steps])
+    return structure("i", [*(number for length in lengths for number in divisor_numbers(max(1, length))), *steps])
 
 
 def are_aligned(vector: int, layouts: Sequence[str], elements: Sequence[str], addresses: Sequence[int]) -> bool:

@@ -103,6 +103,13 @@ def merge_dimensions(
     return tuple(lengths), [tuple(own) for own in merged]
 
 
+def divisor_numbers(divisor: int) -> tuple[int, int, int]:
+    """Return `_Divisor` for 32 bits: n / divisor = (n * factor / 2**32 + n) >> shift for n from 0 to 2**31 - 1."""
+    shift = (divisor - 1).bit_length()
+    factor = ((1 << shift) - divisor << 32) // divisor + 1
+    return divisor, factor - (1 << 32) * (factor >> 31), shift  # as a signed number
+
+
 @dataclass(frozen=True)
 class Operand:
     """An operand as the text knows it."""
@@ -120,6 +127,25 @@ class Operand:
     def type(self) -> str:
         return self.parameter.cpp or CPP[self.element]
 
+
+# What `_Layout` divides by. 32-bit numbers are divided by a multiplication (T. Granlund, P. L. Montgomery: Division by
+# invariant integers using multiplication, 1994), with what `divisor_numbers` gives.
+DIVISORS = {
+    "int": r"""
+struct _Divisor {
+    int value;
+    unsigned factor;
+    int shift;
+    __device__ int divide(int n) const { return static_cast<int>((__umulhi(n, factor) + n) >> shift); }
+};
+""",
+    "long long": r"""
+struct _Divisor {
+    long long value;
+    __device__ long long divide(long long n) const { return n / value; }
+};
+""",
+}
 
 HELPERS = r"""
 template <typename T, int size> struct alignas(sizeof(T) * size) _Vector { T values[size]; };
@@ -146,12 +172,13 @@ template <typename T, int dims, bool packed> struct _Raw {
     __device__ const long long *strides() const { return _layout.strides; }  // in elements
 };
 template <int dims, int operands> struct _Layout {
-    _Int shape[dims], strides[operands][dims];
+    _Divisor shape[dims];
+    _Int strides[operands][dims];
     __device__ void find(_Int rest, _Int (&at)[operands]) const {
         for (int o = 0; o < operands; ++o) at[o] = 0;
         for (int d = dims - 1; d >= 0; --d) {
-            const _Int next = d > 0 ? rest / shape[d] : 0;
-            for (int o = 0; o < operands; ++o) at[o] += (rest - next * shape[d]) * strides[o][d];
+            const _Int next = d > 0 ? shape[d].divide(rest) : 0;
+            for (int o = 0; o < operands; ++o) at[o] += (rest - next * shape[d].value) * strides[o][d];
             rest = next;
         }
     }
@@ -171,7 +198,7 @@ def prelude(operands: Sequence[Operand], preamble: str, types: dict[str, str], i
         lines.append("#include <cuda_bf16.h>")
     lines.append(f"using _Int = {index};")
     lines += [f"typedef {CPP[element]} {letter};" for letter, element in sorted(types.items())]
-    return "\n".join([*lines, HELPERS, preamble, ""])
+    return "\n".join([*lines, DIVISORS[index], HELPERS, preamble, ""])
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from ._formula_kernel import (
     are_aligned,
     farthest,
     layout_in_rows,
+    layout_structure,
     strides_along,
     structure,
 )
@@ -185,14 +186,13 @@ class ReductionKernel(FormulaKernel):
         slice_slots = -(-slots // slices)
         slices = max(1, -(-slots // slice_slots)) if slice_slots else 1
         plan.constants = [*raw_layouts, structure("q", [outputs, length, slots, slice_slots, blocks, slices])]
-        code = "i" if division.index == "int" else "q"
         if division.kept > 0:
-            numbers = [*space.kept, *(step for j in moving for step in space.kept_strides[j])]
-            plan.constants.append(structure(code, numbers))
+            steps = [space.kept_strides[j] for j in moving]
+            plan.constants.append(layout_structure(division.index, space.kept, steps))
         if division.reduced > 0:
             lengths = [*space.reduced[:-1], space.reduced[-1] // division.vector]
-            steps = [[*own[:-1], own[-1] * division.vector] for own in (space.reduced_strides[j] for j in moving)]
-            plan.constants.append(structure(code, [*lengths, *(step for own in steps for step in own)]))
+            steps = [(*own[:-1], own[-1] * division.vector) for own in (space.reduced_strides[j] for j in moving)]
+            plan.constants.append(layout_structure(division.index, lengths, steps))
         text_key = (tuple(operands), tuple(sorted(types.items())), division, formula)
         found = self._kernels.get(text_key)
         if found is None:
