@@ -20,6 +20,10 @@ constexpr int kLevels = 64;
 constexpr std::int64_t kLoopBlock = 1 << 14;  // elements that a loop of another library takes at once
 constexpr std::int64_t kLeastLoop = 32;       // and from how many on it pays
 constexpr std::int64_t kPiece = 1 << 16;
+constexpr std::int64_t kPieceRows = 256;  // of rows of results beside each other
+constexpr std::int64_t kMostPieces = 256;
+constexpr std::int64_t kMostInRow = 1 << 15;  // of longer ones each thread has a wide part
+constexpr std::int64_t kFewRows = 16;
 
 // The place of the largest or least of one result's elements, by another library's function for packed ones.
 template <Op op, typename T>
@@ -177,18 +181,39 @@ template <Op op, typename T>
     using F = Reducer<op, T>;
     using R = reduced_t<op, T>;
     auto *out = static_cast<R *>(launch.out);
-    typename F::A sums[kMostInTile<op, T>];
-    const std::int64_t tile = tile_length<op, T>();
+    typename F::A sums[kTile<op, T>];
     Walk walk(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
     for (std::int64_t i = begin; i < end;) {
         const std::int64_t run = std::min(walk.run(), end - i);
-        const std::int64_t tiles = (run - 1) / tile + 1;
+        const std::int64_t tiles = (run - 1) / kTile<op, T> + 1;
         const std::int64_t m = (run - 1) / tiles + 1;  // tiles that are alike
         reduce_tile<op, T>(launch, walk.offset, m, 0, launch.reduced, sums);
         for (std::int64_t k = 0; k < m; ++k) out[i + k] = F::template result<R>(sums[k], finish);
         walk.advance(m);
         i += m;
     }
+}
+
+// How the elements of a result are cut into pieces, which follows from the shape alone.
+struct Pieces {
+    std::int64_t length = kPiece;
+    std::int64_t count = 1;
+    bool are_used = false;
+};
+
+// Rows of results are read as they lie, a piece of them a task: a part of each row would be a stride away from the
+// next.
+Pieces pieces_of(const ReduceLaunch &launch, std::int64_t row) noexcept {
+    Pieces pieces;
+    const bool by_rows = row >= kNarrow;
+    if (by_rows) {
+        pieces.length = kPieceRows;
+        while ((launch.reduced - 1) / pieces.length >= kMostPieces) pieces.length *= 2;
+    }
+    pieces.count = (launch.reduced - 1) / pieces.length + 1;
+    pieces.are_used =
+        pieces.count > 1 && (by_rows ? row <= kMostInRow && launch.kept < row * kFewRows : launch.kept < kNarrow);
+    return pieces;
 }
 
 template <Op op, typename T>
@@ -199,12 +224,11 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
     auto *out = static_cast<R *>(launch.out);
     const Finish finish = finish_of(launch.op, launch.reduced, launch.correction);
     const bool in_columns = launch.reduced > 0 && lies_in_columns(launch);
-    const std::int64_t group = in_columns ? launch.kept_shape[launch.num_kept - 1] : 1;  // results in one tile
-    const std::int64_t pieces = (launch.reduced - 1) / kPiece + 1;
-    const bool by_pieces = pieces > 1 && launch.kept < kNarrow;
+    const std::int64_t row = in_columns ? launch.kept_shape[launch.num_kept - 1] : 1;  // results beside each other
+    const Pieces pieces = pieces_of(launch, row);
     const double elements = static_cast<double>(launch.kept) * static_cast<double>(launch.reduced);
     const std::int64_t worth = host_grain(op, launch.type, elements, elements * size_of(launch.type));  // elements
-    const std::unique_ptr<A[]> parts(by_pieces ? new (std::nothrow) A[pieces * group] : nullptr);
+    const std::unique_ptr<A[]> parts(pieces.are_used ? new (std::nothrow) A[pieces.count * row] : nullptr);
     if (parts == nullptr) {
         const std::int64_t grain =
             std::max<std::int64_t>(in_columns ? kNarrow : 1, worth / std::max<std::int64_t>(1, launch.reduced));
@@ -219,23 +243,29 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
         });
         return;
     }
-    for (std::int64_t i = 0; i < launch.kept; i += group) {
+    const std::int64_t tiles = (row - 1) / kTile<op, T> + 1;
+    const std::int64_t tile = (row - 1) / tiles + 1;
+    for (std::int64_t i = 0; i < launch.kept; i += row) {
         const Walk walk(launch.kept_shape, launch.kept_strides, launch.num_kept, i);
-        const std::int64_t grain = std::max<std::int64_t>(1, worth / (kPiece * group));
-        parallel_for(pieces, grain, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t piece = begin; piece < end; ++piece) {
-                const std::int64_t stop = std::min(launch.reduced, (piece + 1) * kPiece);
+        const std::int64_t grain = std::max<std::int64_t>(1, worth / (pieces.length * tile));
+        parallel_for(pieces.count * tiles, grain, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t task = begin; task < end; ++task) {
+                const std::int64_t piece = task / tiles;
+                const std::int64_t first = task % tiles * tile;
+                const std::int64_t start = piece * pieces.length;
+                const std::int64_t stop = std::min(launch.reduced, start + pieces.length);
                 if (!in_columns) {
-                    parts[piece] = reduce_range<op, T>(launch, walk.offset, piece * kPiece, stop);
+                    parts[piece] = reduce_range<op, T>(launch, walk.offset, start, stop);
                     continue;
                 }
-                A sums[kNarrow];  // not in `parts`, whose lines of cache other threads write to
-                reduce_tile<op, T>(launch, walk.offset, group, piece * kPiece, stop, sums);
-                std::copy_n(sums, group, &parts[piece * group]);
+                const std::int64_t m = std::min(tile, row - first);
+                A sums[kTile<op, T>];  // not in `parts`, whose lines of cache other threads write to
+                reduce_tile<op, T>(launch, walk.offset + first, m, start, stop, sums);
+                std::copy_n(sums, m, &parts[piece * row + first]);
             }
         });
-        join_pieces<F>(parts.get(), pieces, group);
-        for (std::int64_t k = 0; k < group; ++k) out[i + k] = F::template result<R>(parts[k], finish);
+        join_pieces<F>(parts.get(), pieces.count, row);
+        for (std::int64_t k = 0; k < row; ++k) out[i + k] = F::template result<R>(parts[k], finish);
     }
 }
 

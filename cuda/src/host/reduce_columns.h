@@ -12,9 +12,8 @@
 
 namespace cukern::host {
 
-constexpr std::int64_t kTile = 512;
-constexpr std::int64_t kTileBytes = 4096;  // of sums, which have partial results
-constexpr std::int64_t kNarrow = 64;       // a tile without such a loop; results from which on one pays
+constexpr std::int64_t kTileBytes = 16384;  // of partial results: whole rows, or long parts, are read at once
+constexpr std::int64_t kNarrow = 64;        // results of a tile from which on another library's loop pays
 constexpr std::int64_t kGroup = 32;
 constexpr std::int64_t kIndexRows = 1 << 30;  // that 32-bit indices count
 constexpr int kMostGroups = 30;               // as a power of two
@@ -26,10 +25,10 @@ inline bool lies_in_columns(const ReduceLaunch &launch) noexcept {
            (launch.num_reduced == 0 || launch.reduced_strides[launch.num_reduced - 1] != 1);
 }
 
-// How many results a tile may have; another library's loops take as many elements as there are of their own type.
+// How many results a tile has at most.
 template <Op op, typename T>
-inline constexpr std::int64_t kMostInTile =
-    op == Op::any || std::is_same_v<typename Reducer<op, T>::A, T> ? kTile : kNarrow;
+inline constexpr std::int64_t kTile =
+    std::max<std::int64_t>(kNarrow, kTileBytes / std::max(sizeof(T), sizeof(typename Reducer<op, T>::A)));
 
 // Rows that are joined into a tile one after the other.
 template <Op op, typename T>
@@ -53,7 +52,7 @@ public:
             reduce_variances(end, sums);
         } else if constexpr (op == Op::argmax || op == Op::argmin) {
             find_extremes(std::min(end, at_ + kIndexRows), sums);
-            for (A later[kNarrow]; at_ < end;) {
+            for (A later[kTile<op, T>]; at_ < end;) {
                 find_extremes(std::min(end, at_ + kIndexRows), later);
                 for (std::int64_t k = 0; k < m_; ++k) sums[k] = F::join_later(sums[k], later[k]);
             }
@@ -86,10 +85,12 @@ private:
 
     // Values and their places lie apart, of one size, so that the loop vectorises.
     void find_extremes(std::int64_t end, A *found) noexcept {
-        using V = decltype(A::value);
-        using Index = std::conditional_t<sizeof(V) <= 4, std::int32_t, std::int64_t>;
-        V values[kNarrow];
-        Index places[kNarrow] = {};
+        using Value = decltype(A::value);
+        using V = std::conditional_t<std::is_same_v<Value, bool>, std::uint8_t, Value>;
+        using Wide = std::conditional_t<std::is_same_v<V, double>, double, std::int64_t>;
+        using Index = std::conditional_t<sizeof(V) <= 4, std::int32_t, Wide>;
+        V values[kTile<op, T>];
+        Index places[kTile<op, T>] = {};
         const std::int64_t begin = at_;
         const T *x = next();
         for (std::int64_t k = 0; k < m_; ++k) values[k] = to_arithmetic(x[k]);
@@ -98,21 +99,26 @@ private:
             x = next();
             for (std::int64_t k = 0; k < m_; ++k) {
                 const V value = to_arithmetic(x[k]);
-                const bool is_beyond = F::beyond(value, values[k]);
+                bool is_beyond = false;
+                if constexpr (std::is_same_v<V, Value>)
+                    is_beyond = F::beyond(value, values[k]);
+                else
+                    is_beyond = op == Op::argmax ? value > values[k] : value < values[k];
                 values[k] = is_beyond ? value : values[k];
                 places[k] = is_beyond ? place : places[k];
             }
         }
-        for (std::int64_t k = 0; k < m_; ++k) found[k] = {values[k], begin + places[k]};
+        for (std::int64_t k = 0; k < m_; ++k)
+            found[k] = {static_cast<Value>(values[k]), begin + static_cast<std::int64_t>(places[k])};
     }
 
     void reduce_variances(std::int64_t end, A *sums) noexcept {
         using P = typename F::P;
         const Walk start = walk_;
         const std::int64_t begin = at_;
-        P pivots[F::kParts][kNarrow];
-        P means[F::kParts][kNarrow] = {};
-        P squares[kNarrow] = {};
+        P pivots[F::kParts][kTile<op, T>];
+        P means[F::kParts][kTile<op, T>] = {};
+        P squares[kTile<op, T>] = {};
         const T *x = next();
         for (int part = 0; part < F::kParts; ++part)
             for (std::int64_t k = 0; k < m_; ++k) pivots[part][k] = F::part(x[k], part);
@@ -149,17 +155,8 @@ private:
     const std::int64_t m_;
     std::int64_t at_;
     Walk walk_;
-    T row_[kMostInTile<op, T>];
+    T row_[kTile<op, T>];
 };
-
-template <Op op, typename T>
-std::int64_t tile_length() noexcept {
-    if (op == Op::any) return kTile;
-    if constexpr (std::is_same_v<typename Reducer<op, T>::A, T>)
-        if (joining_loop<op, T>().function != nullptr)
-            return op == Op::sum ? std::min(kTile, kTileBytes / static_cast<std::int64_t>(sizeof(T))) : kTile;
-    return kNarrow;
-}
 
 // Elements [begin, end) of `m` results beside each other, the first of which begins at `base`.
 template <Op op, typename T>
