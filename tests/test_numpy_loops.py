@@ -272,3 +272,35 @@ def test_threads_with_small_stacks() -> None:
         thread.join()
     """
     assert run_quietly(script, CUKERN_BACKEND="host", CUKERN_NUM_THREADS="1") == "done\n"
+
+
+def test_rows_in_pieces_give_the_same_bits_on_any_number_of_threads() -> None:
+    script = """
+        import hashlib, numpy as np, cukern
+        rng = np.random.default_rng(5)
+        bits = hashlib.sha256()
+        for shape, axis in [((700, 90), 0), ((600, 1500), 0), ((3, 513, 200), 1), ((70000, 64), 0), ((258, 33000), 0)]:
+            for dtype in ("f4", "f8", "i4", "i8", "i1", "?", "c8") if shape[-1] < 10000 else ("f4", "i1"):
+                x = rng.integers(-4, 5, shape).astype(dtype)
+                if dtype[0] == "f":
+                    x += rng.random(shape).astype(dtype)
+                for name in ("sum", "prod", "max", "any", "var", "argmax", "argmin"):
+                    if name == "prod" and x.dtype.kind in "fc":
+                        continue  # overflows
+                    got, wanted = getattr(cukern, name)(x, axis=axis), getattr(np, name)(x, axis=axis)
+                    if x.dtype.kind in "fc" and name in ("sum", "var"):
+                        exact = x.astype("f8" if x.dtype.kind == "f" else "c16")
+                        wanted = getattr(np, name)(exact, axis=axis)
+                        scale = np.abs(exact).sum(axis) if name == "sum" else 9.0 ** 2
+                        # Sums in pairs of groups of 32 rows.
+                        error = (32 + 16) * np.finfo(x.dtype).eps * scale
+                        assert (np.abs(got - wanted) <= error).all(), (shape, dtype, name)
+                    else:
+                        # NumPy adds one after the other.
+                        rtol = 4 * shape[axis] * 2.0**-53 if name == "var" else 0
+                        np.testing.assert_allclose(got, wanted, rtol=rtol)
+                    bits.update(got.tobytes())
+        print(bits.hexdigest())
+    """
+    runs = [run_quietly(script, CUKERN_BACKEND="host", CUKERN_NUM_THREADS=n) for n in ("1", "2", "5")]
+    assert len(set(runs)) == 1

@@ -3,7 +3,8 @@
 // Idea: blocks of kBlock elements, gathered where they are not packed, are reduced by eight running results, and
 // joined in pairs as a binary counter carries: sums are then as accurate as NumPy's pairwise ones, whatever the
 // strides. Results that lie beside each other are taken by tiles (reduce_columns.h). Results are shared out among
-// the threads; of few long ones, pieces of a fixed length, so that the number of threads changes nothing.
+// the threads; of few long ones, and of long rows of them, pieces whose length follows from the shape, so that the
+// number of threads changes nothing.
 #include <algorithm>
 #include <memory>
 #include <new>

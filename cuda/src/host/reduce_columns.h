@@ -1,8 +1,9 @@
 // Reductions of elements that lie apart, to results that lie beside each other.
 //
-// Idea: a tile of results goes over its rows, whose loops vectorise; where another library's loop joins them, a
-// tile is wide, since each row is a call. Sums of floats are of groups of kGroup rows, which are joined in pairs
-// as a binary counter carries. Variances are of groups of kBlock rows in two passes, joined likewise.
+// Idea: a tile of results goes over its rows, whose loops vectorise; tiles are as wide as partial results fit into
+// the cache of a core, so that rows are read in long parts. Sums of floats are of groups of kGroup rows, which are
+// joined in pairs as a binary counter carries. Variances are of groups of kBlock rows in two passes, joined
+// likewise.
 #pragma once
 
 #include <memory>
