@@ -69,13 +69,19 @@ def test_asnumpy_uses_memory_again(rng: np.random.Generator) -> None:
 def test_empty_cache_gives_results_memory_back() -> None:
     if not POOLED:
         pytest.skip("nothing is kept without the pool")
-    result = cukern.add(np.ones(LARGE), 1)
+    cukern.empty_cache()
+    _cukern._release_caches()
+    blocks = _cukern._held()[0]
+    with cukern.placement("host"):
+        result = cukern.add(np.ones(LARGE), 1)
     cached = cukern.memory_info("pinned")["cached"]
     del result
     if cukern.backend() == "host":  # whose pool it is
         assert cukern.memory_info("pinned")["cached"] > cached
+    assert _cukern._held()[0] == blocks + 1
     cukern.empty_cache()
     assert cukern.memory_info("pinned")["cached"] == 0
+    assert _cukern._held()[0] == blocks
 
 
 # --- pinned arrays ---

@@ -221,6 +221,8 @@ void testing::release_caches() noexcept {
     active->lanes.trim();
     active->blocks.trim();
     active->events.destroy_cached();
+    Context *processor = nullptr;
+    if (processor_context(&processor) == CUKERN_OK && processor != active) processor->blocks.trim();
 }
 
 }  // namespace cukern

@@ -38,6 +38,9 @@ Status empty_cache() noexcept {
     active->graph_blocks.collect();
     active->lanes.trim();
     active->blocks.trim();
+    Context *processor = nullptr;  // results of calls that ran there
+    CUKERN_TRY(processor_context(&processor));
+    if (processor != active) processor->blocks.trim();
     return CUKERN_OK;
 }
 
