@@ -222,7 +222,8 @@ void testing::release_caches() noexcept {
     active->blocks.trim();
     active->events.destroy_cached();
     Context *processor = nullptr;
-    if (processor_context(&processor) == CUKERN_OK && processor != active) processor->blocks.trim();
+    if (processor_context(&processor) != CUKERN_OK || processor == nullptr) return;
+    if (processor != active) processor->blocks.trim();
 }
 
 }  // namespace cukern
