@@ -7,6 +7,7 @@
 #include "base/backend.h"
 #include "base/methods.h"
 #include "call/arguments.h"
+#include "call/brief_calls.h"
 #include "call/planned_calls.h"
 #include "call/result.h"
 #include "call/traced.h"
@@ -111,6 +112,9 @@ PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *
                           PyObject *given_stream) noexcept {
     PyObject *const operands[] = {first, other};
     PyObject *result = nullptr;
+    if (given_stream == nullptr && info(op).kind != OpKind::scalar &&
+        run_brief(state, op, operands, arity(op), out, &result))
+        return result;
     if (given_stream == nullptr && state.plans != nullptr && !PyArray_CheckExact(first) &&
         run_planned(state, op, operands, arity(op), out, &result))
         return result;

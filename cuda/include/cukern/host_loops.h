@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cukern/ops.h"
+#include "cukern/status.h"
 
 namespace cukern {
 
@@ -23,6 +24,14 @@ void set_host_index_function(ElementType type, bool finds_max, HostIndexFunction
 
 // Of an operation whose inputs are all of a type, as it returns them from that type. Before the first operation.
 void set_host_loop(Op op, ElementType inputs, const HostLoop &loop) noexcept;
+
+// The loop for `count` elements of packed operands in host memory, if no other place and no second thread could be
+// worth it: such a call needs no plan. Unless they are all packed, one is a value, with a stride of 0. Without a
+// function where there is none.
+HostLoop brief_loop(Op op, ElementType inputs, std::int64_t count, bool are_packed) noexcept;
+// Calls it; it counts as a launch, and as a call on the processor.
+Status call_brief_loop(const HostLoop &loop, char **data, std::int64_t count,
+                       const std::intptr_t *strides) noexcept;
 
 // Products of matrices of a type: `count` holds 1, m, k and n, and the strides are three that are not used, then
 // those of rows and columns of both inputs and of out.

@@ -7,6 +7,7 @@
 #include "cukern/placement.h"
 #include "context/context.h"
 #include "host/costs.h"
+#include "host/loops.h"
 #include "host/thread_pool.h"
 #include "placement/machines.h"
 #include "transfer/staging.h"
@@ -19,7 +20,7 @@ constexpr double kSteps = 1.0;            // of one that is not packed: it is ga
 constexpr double kProducts = 262144;      // multiply-adds that are worth a thread
 constexpr double kSmallBytes = 64 << 10;  // of an operand that kernels read over the link
 
-constexpr double kAtOnce = 4000;  // nanoseconds that no call through a device is as short as
+constexpr double kAtOnce = 8000;  // nanoseconds that no call through a device is as short as
 constexpr const char *kFaster = "estimated to be faster";
 
 // What a call does, as the estimates need it.
@@ -195,6 +196,17 @@ PlacementChoice choose(const Call &call, const Execution &where, bool estimates)
 }
 
 }  // namespace
+
+HostLoop brief_loop(Op op, ElementType inputs, std::int64_t count, bool are_packed) noexcept {
+    if (count == 0 || (!are_packed && host::bits_depend_on_strides(op, inputs)) ||
+        static_cast<double>(count) * host_cost(op, inputs) >= kAtOnce)
+        return {};
+    const HostLoop loop = host::loop_of(op, inputs);
+    Context *active = nullptr;
+    if (loop.function == nullptr || chosen_context(&active) != CUKERN_OK) return {};
+    const bool is_elsewhere = Staging::is_needed(*active) && current_placement() == Placement::device;
+    return is_elsewhere ? HostLoop{} : loop;
+}
 
 PlacementChoice choose_placement(const ElementwiseCall &call, const Execution &where, bool estimates) noexcept {
     return choose(call, where, estimates);

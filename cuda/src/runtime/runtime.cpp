@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "cukern/host_loops.h"
 #include "runtime/graph_calls.h"
 #include "runtime/kernel_loader.h"
 
@@ -163,6 +164,14 @@ bool Runtime::launch_prepared(PreparedKernel &kernel, Stream stream, Status *sta
     if (!fails(Fault::launch)) return do_launch_prepared(kernel, stream, status);
     *status = injected("cudaLaunchKernel");
     return true;
+}
+
+Status call_brief_loop(const HostLoop &loop, char **data, std::int64_t count,
+                       const std::intptr_t *strides) noexcept {
+    if (testing::fails(Fault::launch)) return injected("cudaLaunchKernel");
+    count_call(Placement::host);
+    loop.function(data, &count, strides, loop.context);
+    return CUKERN_OK;
 }
 
 Status Runtime::launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept {
