@@ -128,6 +128,18 @@ CUKERN_HD int exponent_beyond(R x) {
         return static_cast<int>(bit_cast<std::int64_t>(x) >> 52) - 1022;
 }
 
+#ifndef __CUDA_ARCH__
+// log(abs(z)) in float64, which holds the squares of both parts of a complex64 exactly, whatever their size.
+inline float log_modulus_by_squares(float larger, float smaller) {
+    const double a = static_cast<double>(larger) * larger;
+    const double b = static_cast<double>(smaller) * smaller;
+    const double sum = a + b;
+    const double dropped = b - (sum - a);
+    const bool is_near_1 = sum > 0.5 && sum < 2;
+    return static_cast<float>((is_near_1 ? std::log1p((sum - 1) + dropped) : std::log(sum)) / 2);
+}
+#endif
+
 // log(abs(z)), by log1p of what the square is beyond 1. Near 1 that is all; else z is scaled first, so that the
 // larger part is from 0.5 to 1.
 template <typename C>
@@ -141,6 +153,9 @@ CUKERN_LONG_FUNCTION Part<C> log_modulus(C z) {
     R y = u < v ? u : v;
     if (x != x || y != y) return part<C>(nan_value());
     if (x == 0) return part<C>(-kInfinity);
+#ifndef __CUDA_ARCH__
+    if constexpr (sizeof(R) == sizeof(float)) return log_modulus_by_squares(x, y);
+#endif
     int exponent = 0;
     if (!(x > R(0.5) && x < R(1.5))) {
         exponent = x > power_of_two<R>(kFar) ? kFar : x < power_of_two<R>(-kFar) ? -kFar : 0;
@@ -171,8 +186,15 @@ template <typename C>
 CUKERN_LONG_FUNCTION C log1p(C z) {
     const C shifted = {z.real + 1, z.imag};
     const auto angle = std::atan2(shifted.imag, shifted.real);
-    if (largest(z) < part<C>(0.5) && is_finite(z))
+    if (largest(z) < part<C>(0.5) && is_finite(z)) {
+#ifndef __CUDA_ARCH__
+        const Z wide = {z.real, z.imag};
+        const double beyond_1 = wide.real * (2 + wide.real) + wide.imag * wide.imag;
+        return {static_cast<Part<C>>(std::log1p(beyond_1) / 2), angle};
+#else
         return {std::log1p(z.real * (2 + z.real) + z.imag * z.imag) / 2, angle};
+#endif
+    }
     return {log_modulus(shifted), angle};
 }
 

@@ -48,15 +48,16 @@ CUKERN_HD T integer_power(T base, T exponent) {
     if constexpr (std::is_signed_v<T>) {
         if (exponent < 0) return static_cast<T>(base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0);
     }
-    auto factor = static_cast<std::uint64_t>(base);
-    auto rest = static_cast<std::uint64_t>(exponent);
-    std::uint64_t result = 1;
-    while (true) {
-        if ((rest & 1U) != 0) result *= factor;
-        rest >>= 1U;
-        if (rest == 0) return static_cast<T>(result);
+    // In 32 bits, whose product is faster, where that holds the type.
+    using U = std::conditional_t<sizeof(T) <= 4, std::uint32_t, std::uint64_t>;
+    auto factor = static_cast<U>(base);
+    auto rest = static_cast<U>(exponent);
+    U result = (rest & 1U) != 0 ? factor : 1;
+    while ((rest >>= 1U) != 0) {
         factor *= factor;
+        result *= (rest & 1U) != 0 ? factor : 1;  // a choice costs less than a branch that nobody can foresee
     }
+    return static_cast<T>(result);
 }
 
 template <typename T>

@@ -57,6 +57,38 @@ void cast_to_short(const From *source, To *target, std::int64_t n) noexcept {
     }
 }
 
+// An integer of a byte, which float16 holds exactly: the bits of a float, moved, so that loops vectorise.
+template <typename From>
+Float16 byte_as_float16(From value) noexcept {
+    const auto number = static_cast<float>(convert<std::int32_t>(value));
+    const auto bits = bit_cast<std::uint32_t>(number);
+    const std::uint32_t moved = (bits >> 13 & 0x3FFFFU) - (112U << 10);  // the exponent's bias is 15, not 127
+    const std::uint32_t is_set = 0U - static_cast<std::uint32_t>(number != 0);
+    return {static_cast<std::uint16_t>((bits >> 16 & 0x8000U) | (moved & is_set))};
+}
+
+// A 64-bit integer, by halves that take the place of mantissas, so that loops vectorise: both differences are
+// exact, and their sum is rounded once.
+template <typename From>
+double long_as_double(From value) noexcept {
+    constexpr std::uint64_t kSign = std::is_signed_v<From> ? std::uint64_t{1} << 31 : 0;
+    constexpr double kHigh = 0x1p84 + 0x1p52 + (std::is_signed_v<From> ? 0x1p63 : 0.0);
+    const auto bits = static_cast<std::uint64_t>(value);
+    const auto high = bit_cast<double>((bits >> 32) ^ (0x4530000000000000U | kSign));  // times 2**32, and 2**84
+    const auto low = bit_cast<double>((bits & 0xFFFFFFFFU) | 0x4330000000000000U);     // and 2**52
+    return high - kHigh + low;
+}
+
+template <typename To, typename From>
+To converted(From value) noexcept {
+    if constexpr (sizeof(From) == 1 && std::is_same_v<To, Float16>)
+        return byte_as_float16(value);
+    else if constexpr (std::is_integral_v<From> && sizeof(From) == 8 && std::is_same_v<To, double>)
+        return long_as_double(value);
+    else
+        return convert<To>(value);
+}
+
 template <typename From, typename To>
 constexpr bool is_to_short = std::is_floating_point_v<From> && std::is_integral_v<To> && sizeof(To) < 8;
 
@@ -67,9 +99,9 @@ void cast(const void *from, std::int64_t from_stride, void *to, std::int64_t to_
     if constexpr (is_to_short<From, To>)
         if (from_stride == 1 && to_stride == 1) return cast_to_short(source, target, n);
     if (from_stride == 1 && to_stride == 1)
-        for (std::int64_t i = 0; i < n; ++i) target[i] = convert<To>(source[i]);
+        for (std::int64_t i = 0; i < n; ++i) target[i] = converted<To>(source[i]);
     else
-        for (std::int64_t i = 0; i < n; ++i) target[i * to_stride] = convert<To>(source[i * from_stride]);
+        for (std::int64_t i = 0; i < n; ++i) target[i * to_stride] = converted<To>(source[i * from_stride]);
 }
 
 template <typename From>

@@ -33,6 +33,7 @@ constexpr Costs kCosts;
 double host_cost(Op op, ElementType compute) noexcept {
     if (op == Op::copy)
         return kCopiedByte * size_of(compute);  // also of what looks at no element, as isnan of integers
+    if (info(op).rule == ResultRule::test && !is_floating(compute) && kind_of(compute) != 'c') return kCopiedByte;
     if (is_logical(op))
         return kCosts.picoseconds[static_cast<int>(op)][static_cast<int>(ElementType::bool_)] * 1e-3 *
                size_of(compute);

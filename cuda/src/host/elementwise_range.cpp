@@ -15,6 +15,7 @@
 #include "host/casts.h"
 #include "host/kernels.h"
 #include "host/loops.h"
+#include "host/versions.h"
 
 namespace cukern::host {
 
@@ -26,6 +27,15 @@ constexpr bool vectorises(Op op) noexcept {
     const bool is_function = row.rule == ResultRule::sized && op != Op::sqrt && op != Op::copysign;
     const bool is_numpys = !std::is_same_v<T, BFloat16> && !is_complex<T> && op < Op::copy;
     return !is_numpys && !is_function && op != Op::pow && op != Op::floor_divide && op != Op::remainder;
+}
+
+// Runs a loop in the version that pays.
+template <Op op, typename T, typename Loop>
+void run_version(const Loop &loop) noexcept {
+    if constexpr (is_complex<T> && (op == Op::multiply || op == Op::square))
+        run_by_vectors(loop);
+    else
+        loop();
 }
 
 constexpr std::int64_t kBlock = 512;
@@ -46,8 +56,11 @@ void compute_run(const Run<T, result_t<op, T>> &r, std::int64_t n) noexcept {
     const std::int64_t sa = r.in_strides[0];
     const std::int64_t so = r.out_stride;
     if constexpr (arity(op) == 1) {
-        if (vectorises<T>(op) && so == 1 && sa == 1)
+        const auto run_packed = [a, out, n] {
             for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i]);
+        };
+        if (vectorises<T>(op) && so == 1 && sa == 1)
+            run_version<op, T>(run_packed);
         else if (op == Op::copy && so == 1 && sa == 0)
             std::fill_n(out, n, evaluate<op>(*a));
         else
@@ -64,7 +77,9 @@ void compute_run(const Run<T, result_t<op, T>> &r, std::int64_t n) noexcept {
         if constexpr (!vectorises<T>(op)) {
             for (std::int64_t i = 0; i < n; ++i) out[i * so] = evaluate<op>(a[i * sa], b[i * sb]);
         } else if (so == 1 && sa == 1 && sb == 1) {
-            for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i], b[i]);
+            run_version<op, T>([a, b, out, n] {
+                for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i], b[i]);
+            });
         } else if (so == 1 && sa == 1 && sb == 0) {
             const T value = *b;
             for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i], value);

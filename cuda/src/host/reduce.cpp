@@ -107,7 +107,7 @@ template <Op op, typename T>
     }
     constexpr bool kJoinsElements = std::is_same_v<A, T>;
     const HostLoop loop = kJoinsElements ? joining_loop<op, T>() : HostLoop{};
-    constexpr std::int64_t kLength = op == Op::any || kJoinsElements ? kLongBlock : kBlock;
+    constexpr std::int64_t kLength = op == Op::any ? kTruthBlock : kJoinsElements ? kLongBlock : kBlock;
     T elements[kLength];
     A waiting[kLevels];  // of 1, 2, 4, ... blocks, where `blocks` has a bit
     std::uint64_t blocks = 0;
@@ -129,9 +129,11 @@ template <Op op, typename T>
             }
         }
         if constexpr (op == Op::any) {
-            if (size_of(launch.type) == 1 && walk.stride() == 1 && n >= kLeastLoop) {
+            const int size = size_of(launch.type);
+            const bool by_bytes = size == 1 || (launch.op == Op::any && is_integer(launch.type));
+            if (by_bytes && walk.stride() == 1 && n >= kLeastLoop) {
                 n = std::min(n, kLoopBlock);
-                sum = kinds_of_bytes(element_at(launch, base + walk.offset), n, launch.op == Op::any);
+                sum = kinds_of_bytes(element_at(launch, base + walk.offset), n * size, launch.op == Op::any);
                 walk.advance(n);
                 at += n;
                 if (is_decided<op>(sum, launch.op)) return sum;
@@ -195,6 +197,8 @@ template <Op op, typename T>
     }
 }
 
+constexpr std::int64_t kFirstTruths = 4096;
+
 // How the elements of a result are cut into pieces, which follows from the shape alone.
 struct Pieces {
     std::int64_t length = kPiece;
@@ -226,7 +230,9 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
     const Finish finish = finish_of(launch.op, launch.reduced, launch.correction);
     const bool in_columns = launch.reduced > 0 && lies_in_columns(launch);
     const std::int64_t row = in_columns ? launch.kept_shape[launch.num_kept - 1] : 1;  // results beside each other
-    const Pieces pieces = pieces_of(launch, row);
+    Pieces pieces = pieces_of(launch, row);
+    if constexpr (std::is_same_v<T, Bool> && (op == Op::argmax || op == Op::argmin))
+        pieces.are_used = pieces.are_used && in_columns;  // most often the first piece has it
     const double elements = static_cast<double>(launch.kept) * static_cast<double>(launch.reduced);
     const std::int64_t worth = host_grain(op, launch.type, elements, elements * size_of(launch.type));  // elements
     const std::unique_ptr<A[]> parts(pieces.are_used ? new (std::nothrow) A[pieces.count * row] : nullptr);
@@ -248,6 +254,15 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
     const std::int64_t tile = (row - 1) / tiles + 1;
     for (std::int64_t i = 0; i < launch.kept; i += row) {
         const Walk walk(launch.kept_shape, launch.kept_strides, launch.num_kept, i);
+        if constexpr (op == Op::any) {
+            if (!in_columns) {  // the first piece may decide, before other threads are woken
+                parts[0] = reduce_range<op, T>(launch, walk.offset, 0, std::min(launch.reduced, kFirstTruths));
+                if (is_decided<op>(parts[0], launch.op)) {
+                    out[i] = F::template result<R>(parts[0], finish);
+                    continue;
+                }
+            }
+        }
         const std::int64_t grain = std::max<std::int64_t>(1, worth / (pieces.length * tile));
         parallel_for(pieces.count * tiles, grain, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t task = begin; task < end; ++task) {
@@ -291,6 +306,13 @@ ReduceLaunch in_integers(const ReduceLaunch &launch) noexcept {
     return own;
 }
 
+// The largest of bools tells whether any is true, and the least whether all are: these stop where that is decided.
+ReduceLaunch in_truths(const ReduceLaunch &launch) noexcept {
+    ReduceLaunch own = launch;
+    own.op = launch.op == Op::max ? Op::any : Op::all;
+    return own;
+}
+
 }  // namespace
 
 // Operations that differ in what becomes of the joined value are reduced by one of them.
@@ -301,8 +323,10 @@ void run_reduction(const ReduceLaunch &launch) noexcept {
         case Op::prod: return reduce_op<Op::prod>(launch);
         case Op::var:
         case Op::std: return reduce_op<Op::var>(launch);
-        case Op::max: return reduce_op<Op::max>(launch);
-        case Op::min: return reduce_op<Op::min>(launch);
+        case Op::max:
+        case Op::min:
+            if (launch.compute == ElementType::bool_) return reduce_op<Op::any>(in_truths(launch));
+            return launch.op == Op::max ? reduce_op<Op::max>(launch) : reduce_op<Op::min>(launch);
         case Op::any:
         case Op::all: return reduce_op<Op::any>(launch);
         case Op::argmax: return reduce_op<Op::argmax>(launch);

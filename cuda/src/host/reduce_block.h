@@ -12,7 +12,8 @@
 namespace cukern::host {
 
 constexpr std::int64_t kBlock = 128;
-constexpr std::int64_t kLongBlock = 512;  // of elements that are joined by another library's loop, or by bytes
+constexpr std::int64_t kLongBlock = 512;    // of elements that are joined by another library's loop
+constexpr std::int64_t kTruthBlock = 2048;  // of truths
 
 // Where element `at` of the dimensions lies, and the step to the next along the fastest.
 struct Walk {
@@ -97,7 +98,8 @@ inline std::uint8_t kinds_of(const Bool *elements, std::int64_t n) noexcept {
     return static_cast<std::uint8_t>((nonzero != 0 ? F::kNonzero : 0) | (zero != 0 ? F::kZero : 0));
 }
 
-// The same of many bytes, as far as any() or all() needs it: the C library compares and finds them by vectors.
+// The same of many bytes of Bools, or of integers of which any() asks, as far as any() or all() needs it: the C
+// library compares and finds them by vectors.
 inline std::uint8_t kinds_of_bytes(const char *bytes, std::int64_t n, bool asks_any) noexcept {
     using F = Reducer<Op::any, Bool>;
     const auto length = static_cast<std::size_t>(n);
@@ -150,7 +152,7 @@ typename Reducer<op, T>::A reduce_block(const T *elements, std::int64_t n, std::
     return sum;
 }
 
-// The same of at most kLongBlock.
+// The same of more.
 template <Op op, typename T>
 typename Reducer<op, T>::A reduce_long_block(const T *elements, std::int64_t n, std::int64_t first) noexcept {
     using F = Reducer<op, T>;

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "host/reduce_block.h"
+#include "host/versions.h"
 
 namespace cukern::host {
 
@@ -69,7 +70,13 @@ public:
             }
             while (at_ < end) {
                 x = next();
-                for (std::int64_t k = 0; k < m_; ++k) sums[k] = F::join(sums[k], F::of(x[k], at_ - 1));
+                const auto join = [x, sums, m = m_, place = at_ - 1] {
+                    for (std::int64_t k = 0; k < m; ++k) sums[k] = F::join(sums[k], F::of(x[k], place));
+                };
+                if constexpr (op == Op::prod && is_complex<T>)
+                    run_by_vectors(join);
+                else
+                    join();
             }
         }
     }
@@ -98,16 +105,22 @@ private:
         while (at_ < end) {
             const auto place = static_cast<Index>(at_ - begin);
             x = next();
-            for (std::int64_t k = 0; k < m_; ++k) {
-                const V value = to_arithmetic(x[k]);
-                bool is_beyond = false;
-                if constexpr (std::is_same_v<V, Value>)
-                    is_beyond = F::beyond(value, values[k]);
-                else
-                    is_beyond = op == Op::argmax ? value > values[k] : value < values[k];
-                values[k] = is_beyond ? value : values[k];
-                places[k] = is_beyond ? place : places[k];
-            }
+            const auto join = [x, place, m = m_, &values, &places] {
+                for (std::int64_t k = 0; k < m; ++k) {
+                    const V value = to_arithmetic(x[k]);
+                    bool is_beyond = false;
+                    if constexpr (std::is_same_v<V, Value>)
+                        is_beyond = F::beyond(value, values[k]);
+                    else
+                        is_beyond = op == Op::argmax ? value > values[k] : value < values[k];
+                    values[k] = is_beyond ? value : values[k];
+                    places[k] = is_beyond ? place : places[k];
+                }
+            };
+            if constexpr (std::is_integral_v<V> && sizeof(V) == 8)  // which SSE2 cannot compare
+                run_by_vectors(join);
+            else
+                join();
         }
         for (std::int64_t k = 0; k < m_; ++k)
             found[k] = {static_cast<Value>(values[k]), begin + static_cast<std::int64_t>(places[k])};

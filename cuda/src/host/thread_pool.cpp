@@ -20,6 +20,7 @@ namespace cukern {
 namespace {
 
 constexpr std::chrono::microseconds kLinger{100};
+constexpr std::chrono::microseconds kLastPart{20};  // that a caller waits awake for
 
 // One parallel_for, on its caller's stack. Workers hold it only between `enter` and `leave`.
 struct Job {
@@ -28,8 +29,8 @@ struct Job {
     std::int64_t n;
     std::int64_t step;
     std::atomic<std::int64_t> next{0};
-    int workers = 0;      // guarded by the pool's mutex, as is the link
-    Job *link = nullptr;  // to the job that was posted before
+    std::atomic<int> workers{0};  // changed under the pool's mutex, which guards the link, too
+    Job *link = nullptr;          // to the job that was posted before
 
     void run() noexcept {
         for (;;) {
@@ -68,6 +69,10 @@ public:
         Job **place = &jobs_;
         while (*place != &job) place = &(*place)->link;
         *place = job.link;
+        if (job.workers == 0) return;
+        lock.unlock();
+        wait_awake(kLastPart, [&] { return job.workers.load(std::memory_order_relaxed) == 0; });
+        lock.lock();  // a worker that is done has let the job go only when it gives the mutex up
         done_.wait(lock, [&] { return job.workers == 0; });
     }
 
@@ -104,8 +109,13 @@ private:
     // A transfer posts a job a chunk: a thread that is still awake takes the next one at once, where waking it
     // costs as much as the work.
     void linger(std::int64_t seen) const noexcept {
-        const auto end = std::chrono::steady_clock::now() + kLinger;
-        while (posted_.load(std::memory_order_acquire) == seen && std::chrono::steady_clock::now() < end)
+        wait_awake(kLinger, [&] { return posted_.load(std::memory_order_acquire) != seen; });
+    }
+
+    template <typename IsOver>
+    static void wait_awake(std::chrono::microseconds most, const IsOver &is_over) noexcept {
+        const auto end = std::chrono::steady_clock::now() + most;
+        while (!is_over() && std::chrono::steady_clock::now() < end)
             for (int i = 0; i < 32; ++i) pause();
     }
 
@@ -176,15 +186,15 @@ void parallel_for(std::int64_t n, std::int64_t grain, ParallelBody body, void *c
         body(context, 0, n);
         return;
     }
-    // A few parts a thread, so that a slow one does not hold up the rest.
-    const std::int64_t parts =
-        std::min<std::int64_t>(std::int64_t{4} * workers->threads(), (n + grain - 1) / grain);
+    // A few parts a thread, so that one that is slow, or wakes up late, does not hold up the rest.
+    const std::int64_t threads = std::min<std::int64_t>(workers->threads(), (n + grain - 1) / grain);
+    const std::int64_t parts = std::min(n, 4 * threads);
     Job job;
     job.body = body;
     job.context = context;
     job.n = n;
     job.step = (n + parts - 1) / parts;
-    workers->run(job, static_cast<int>(parts) - 1);
+    workers->run(job, static_cast<int>(threads) - 1);
 }
 
 }  // namespace cukern

@@ -14,9 +14,9 @@ int pool_threads() noexcept;
 
 using ParallelBody = void (*)(void *context, std::int64_t begin, std::int64_t end);
 
-// Calls body(context, begin, end) on parts that cover [0, n), each of at least `grain` (but the last), on the
-// calling thread and on the pool's. Returns when all are done. CUKERN_NUM_THREADS limits the threads; the
-// default is the number of CPUs that this process may use.
+// Calls body(context, begin, end) on parts that cover [0, n), on the calling thread and on the pool's, one for
+// each `grain` at most: what is worth waking a thread. Returns when all are done. CUKERN_NUM_THREADS limits the
+// threads; the default is the number of CPUs that this process may use.
 void parallel_for(std::int64_t n, std::int64_t grain, ParallelBody body, void *context) noexcept;
 
 template <typename F>

@@ -1,0 +1,41 @@
+// Versions of loops for newer processors than those that the build is for.
+//
+// A version is the same code, compiled for longer vectors: it computes the same values, since products are rounded
+// before they are added (-ffp-contract=off).
+#pragma once
+
+namespace cukern::host {
+
+#if defined(__x86_64__)
+template <typename Loop>
+[[gnu::target("avx2"), gnu::flatten, gnu::noinline]] void run_by_avx2(const Loop &given) noexcept {
+    const Loop loop = given;  // whose members no store changes
+    loop();
+}
+
+template <typename Loop>
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), gnu::flatten, gnu::noinline]] void run_by_avx512(
+    const Loop &given) noexcept {
+    const Loop loop = given;
+    loop();
+}
+
+// Calls loop(), by the longest vectors that the processor has.
+template <typename Loop>
+void run_by_vectors(const Loop &loop) noexcept {
+    if (__builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
+        __builtin_cpu_supports("avx512bw") != 0)
+        run_by_avx512(loop);
+    else if (__builtin_cpu_supports("avx2") != 0)
+        run_by_avx2(loop);
+    else
+        loop();
+}
+#else
+template <typename Loop>
+void run_by_vectors(const Loop &loop) noexcept {
+    loop();
+}
+#endif
+
+}  // namespace cukern::host
