@@ -229,6 +229,8 @@ class Array:
     @property
     def T(self) -> Array: ...
     @property
+    def mT(self) -> Array: ...
+    @property
     def base(self) -> Any: ...
     @property
     def flags(self) -> dict[str, _bool]: ...
@@ -407,6 +409,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "stack": ("Array", ALONG_ONE),
     "synchronize": ("None", {}),
     "transpose": ("Array", OWN_ARRAY),
+    "matrix_transpose": ("Array", OWN_ARRAY),
     "vecdot": ("Any", ALONG_ONE),
     "zeros": ("Array", {}),
     "zeros_like": ("Array", {}),

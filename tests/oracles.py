@@ -370,10 +370,16 @@ def product_bound(a: np.ndarray, b: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return the largest error of a product summed in any order, elementwise.
 
     Each of k terms meets one rounded multiplication and at most k rounded additions, so that the error is
-    at most gamma(k + 1) * |a| @ |b| (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1).
+    at most gamma(k + 1) * |a| @ |b| (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). Each part
+    of a complex sum has 2 k terms, of which |a| @ |b| bounds the sum. 16-bit floats are summed in float32 and rounded.
     """
-    k = a.shape[-1]
-    unit = np.finfo(dtype).eps / 2
-    gamma = (k + 1) * unit / (1 - (k + 1) * unit)
-    tiny = float(np.finfo(dtype).smallest_subnormal)
-    return gamma * (abs(a).astype(wider(dtype)) @ abs(b).astype(wider(dtype))) + tiny
+    is_complex, is_short = dtype.kind == "c", dtype.itemsize == 2
+    terms = a.shape[-1] * (2 if is_complex else 1)
+    unit = np.finfo("float32" if is_short else dtype).eps / 2
+    gamma = (terms + 1) * unit / (1 - (terms + 1) * unit) * (2**0.5 if is_complex else 1)
+    tiny = float(np.finfo(dtype).smallest_subnormal) * (2 if is_complex else 1)
+    wide = wider(dtype)
+    bound = gamma * (abs(a.astype(wide)) @ abs(b.astype(wide))) + tiny
+    if is_short:
+        bound += np.finfo(dtype).eps / 2 * (abs(a.astype(wide) @ b.astype(wide)) + bound)
+    return bound

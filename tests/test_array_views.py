@@ -117,6 +117,14 @@ def test_random_reshapes(rng: np.random.Generator) -> None:
     assert TIMES / 10 < views < 2 * TIMES
 
 
+def test_matrix_transpose_needs_a_matrix() -> None:
+    for shape in ((), (3,)):
+        with pytest.raises(ValueError, match=f"mT: the array has {len(shape)} dimensions; a matrix has two"):
+            _ = cukern.ones(shape).mT
+    with pytest.raises(TypeError, match="matrix_transpose"):
+        cukern.matrix_transpose(np.ones((2, 2)))
+
+
 def test_random_transposes_squeezes_and_new_axes(rng: np.random.Generator) -> None:
     for _ in range(TIMES):
         a, wanted = pair(random_shape(rng), np.int16)
@@ -125,6 +133,9 @@ def test_random_transposes_squeezes_and_new_axes(rng: np.random.Generator) -> No
         same_view(a.transpose(axes), wanted.transpose(axes))
         same_view(a.transpose(*axes), wanted.transpose(*axes))
         same_view(cukern.transpose(a, axes), np.transpose(wanted, axes))
+        if a.ndim > 1:
+            same_view(a.mT, wanted.swapaxes(-1, -2))
+            same_view(cukern.matrix_transpose(a), wanted.swapaxes(-1, -2))
         same_view(a.squeeze(), wanted.squeeze())
         single = tuple(axis for axis, n in enumerate(a.shape) if n == 1)
         same_view(a.squeeze(single), wanted.squeeze(single))

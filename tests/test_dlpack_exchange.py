@@ -335,10 +335,12 @@ def test_consumed_functions_that_fail(failing: str) -> None:
     assert kind.counter.made == kind.counter.deleted
 
 
-def test_consumed_element_types_that_products_do_not_take() -> None:
+def test_products_of_consumed_tensors() -> None:
     kind = make_exchange_type()
-    with pytest.raises(TypeError, match="int8"):
-        cukern.matmul(kind(VALUES.astype(np.int8)), VALUES.T)
+    own = VALUES.astype(np.int8)
+    out = np.empty((own.shape[0], own.shape[0]), np.int8)
+    assert cukern.matmul(kind(own), own.T, out=out) is out
+    np.testing.assert_array_equal(out, own @ own.T)
 
 
 def test_consumed_tensors_of_a_gpu_on_the_host_backend(backend: str) -> None:

@@ -251,8 +251,7 @@ def test_bytes_are_8_bit_integers() -> None:
         assert cukern.asarray(subject).tolist() == list(range(16))
         result = cukern.add(subject, 250)
         assert (result.dtype, result.tolist()) == ("uint8", [(n + 250) % 256 for n in range(16)])
-        with pytest.raises(TypeError, match=r'uint8.*memoryview\(x\)\.cast\("f"\)'):
-            cukern.matmul(subject, subject)
+        assert cukern.matmul(subject, subject) == sum(n * n for n in range(16)) % 256
     numbers = memoryview(bytearray(8)).cast("f")
     assert cukern.add(numbers, 1).tolist() == [1, 1]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from arrays import assert_same, layouts, random_array
 from conftest import SMALL, STAGED
-from oracles import PRODUCT_TYPES, product_bound, wider
+from oracles import ELEMENT_TYPES, PRODUCT_TYPES, product_bound, wider
 
 import cukern
 from cukern import _cukern
@@ -19,22 +19,24 @@ pytestmark = pytest.mark.usefixtures("backend")
 
 
 def check(actual: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
-    """Compare with the product in a wider type; integers exactly."""
+    """Compare with the product in a wider type; integers and bool exactly."""
     dtype = np.result_type(a, b)
     assert isinstance(actual, np.ndarray)
     assert actual.dtype == dtype
     wide = wider(dtype)
     wanted = np.asarray(a.astype(wide) @ b.astype(wide))
     assert actual.shape == wanted.shape
-    if dtype.kind == "i":
+    if dtype.kind in "biu":
         np.testing.assert_array_equal(actual, wanted)
     else:
-        assert (abs(actual.astype(wide) - wanted) <= product_bound(a, b, dtype)).all()
+        assert (abs(actual.astype(wide) - wanted) <= product_bound(a.astype(dtype), b.astype(dtype), dtype)).all()
 
 
 def operand(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    if dtype.kind == "i":
+    if dtype.kind == "i" and dtype.itemsize >= 4:
         return rng.integers(-1000, 1000, shape).astype(dtype)
+    if dtype == np.float16:
+        return rng.standard_normal(shape).astype(dtype)
     return random_array(rng, shape, dtype)
 
 
@@ -205,8 +207,10 @@ def test_transposed_operands_are_not_packed(rng: np.random.Generator) -> None:
     [
         ((3, 4), (5, 6), r"inner dimensions must match: a is \(3, 4\), b is \(5, 6\)"),
         ((3,), (4,), r"inner dimensions must match: a is \(3,\), b is \(4,\)"),
-        ((2, 3, 4), (4, 5), "a has 3 dimensions; 1 and 2 are supported"),
-        ((3, 4), (), "b has 0 dimensions; 1 and 2 are supported"),
+        ((2, 3, 4), (3, 5), r"inner dimensions must match: a is \(2, 3, 4\), b is \(3, 5\)"),
+        ((2, 3, 4), (3, 4, 5), r"dimensions before the last two do not broadcast: a is \(2, 3, 4\), b is \(3, 4, 5\)"),
+        ((3, 4), (), "b has no dimensions; it needs one at least"),
+        ((), (3,), "a has no dimensions; it needs one at least"),
     ],
 )
 def test_shapes_that_do_not_fit(function: str, a, b, message: str) -> None:
@@ -215,7 +219,7 @@ def test_shapes_that_do_not_fit(function: str, a, b, message: str) -> None:
 
 
 def test_cublas_refuses_integers() -> None:
-    with pytest.raises(TypeError, match="matmul_cublas: element type int32 is not supported; supported are float32"):
+    with pytest.raises(TypeError, match="matmul_cublas: element type int32 is not supported; supported are floats"):
         cukern.matmul_cublas(np.ones((2, 2), np.int32), np.ones((2, 2), np.int32))
 
 
@@ -228,3 +232,117 @@ def test_out_may_not_overlap(function: str) -> None:
     with pytest.raises(ValueError, match=f"{function}: out overlaps b"):
         getattr(cukern, function)(np.eye(4), a, out=a)
     np.testing.assert_array_equal(a, np.ones((4, 4)))
+
+
+# --- all element types, and batches ---
+
+BATCHES = [
+    ((2, 3, 4), (2, 4, 5)),
+    ((2, 3, 4), (4, 5)),  # one matrix with more rows
+    ((3, 4), (2, 4, 5)),
+    ((6, 1, 3, 4), (2, 4, 5)),
+    ((2, 1, 3, 4), (1, 5, 4, 2)),
+    ((4,), (2, 4, 5)),
+    ((2, 3, 4), (4,)),
+    ((2, 1, 3, 4), (4,)),
+    ((7, 1, 4), (7, 4, 1)),
+    ((2, 3, 2, 33, 17), (3, 1, 17, 35)),
+    ((0, 3, 4), (4, 5)),
+    ((2, 3, 0), (0, 5)),
+    ((2, 0, 4), (2, 4, 5)),
+]
+
+
+@pytest.mark.parametrize("function", ["matmul", "matmul_tiled"])
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
+def test_every_element_type(function: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    f = getattr(cukern, function)
+    for shapes in [((3, 4), (4, 5)), ((33, 40), (40, 37)), *BATCHES]:
+        a, b = (operand(rng, shape, dtype) for shape in shapes)
+        with np.errstate(all="ignore"):
+            check(f(a, b), a, b)
+            out = np.empty(f(a, b).shape, dtype)
+            assert f(a, b, out=out) is out
+            check(out, a, b)
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in ELEMENT_TYPES if dtype.kind in "fc"], ids=str)
+def test_batches_by_cublas(dtype: np.dtype, rng: np.random.Generator) -> None:
+    for shapes in BATCHES:
+        a, b = (operand(rng, shape, dtype) for shape in shapes)
+        check(cukern.matmul_cublas(a, b), a, b)
+
+
+def views_of(x: np.ndarray) -> list[np.ndarray]:
+    """Return the same values in other layouts."""
+    wide = np.repeat(np.repeat(x, 2, axis=-1), 2, axis=0)
+    turned = np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+    back = np.ascontiguousarray(x[..., ::-1, :])[..., ::-1, :]
+    fortran = np.asfortranarray(x)
+    padded = np.zeros((*x.shape[:-1], x.shape[-1] + 3), x.dtype)
+    padded[..., 1:-2] = x
+    return [x, wide[::2, ..., ::2], turned, back, fortran, padded[..., 1:-2]]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "float16"])
+def test_layouts_of_batches(function: str, dtype: str, rng: np.random.Generator) -> None:
+    f = getattr(cukern, function)
+    a, b = operand(rng, (3, 2, 9, 8), np.dtype(dtype)), operand(rng, (2, 8, 7), np.dtype(dtype))
+    for x in [*views_of(a), np.broadcast_to(a[:1], a.shape), a.transpose(1, 0, 2, 3).copy().transpose(1, 0, 2, 3)]:
+        for y in [*views_of(b), np.broadcast_to(b[0], b.shape)]:
+            check(f(x, y), x, y)
+    for out in views_of(np.zeros((3, 2, 9, 7), dtype)):
+        assert f(a, b, out=out) is out
+        check(np.array(out), a, b)
+
+
+@pytest.mark.parametrize("function", ["matmul", "matmul_tiled"])
+def test_mixed_types_of_batches(function: str, rng: np.random.Generator) -> None:
+    for x in ELEMENT_TYPES:
+        y = ELEMENT_TYPES[int(rng.integers(len(ELEMENT_TYPES)))]
+        a, b = operand(rng, (2, 5, 6), x), operand(rng, (6, 4), y)
+        check(getattr(cukern, function)(a, b), a, b)
+
+
+def test_bool_counts_nothing() -> None:
+    a = np.ones((2, 300), bool)
+    assert cukern.matmul(a, a.T).all()  # 300 is 44 in eight bits, and 256 would be none
+    assert cukern.matmul(np.ones((2, 256), bool), np.ones((256, 2), bool)).all()
+
+
+def test_float16_is_summed_in_float32() -> None:
+    a = np.ones((2, 4096), np.float16)  # from 2048 on a float16 does not count further
+    assert (cukern.matmul(a, a.T) == 4096).all()
+    batch = cukern.matmul(np.stack([a, a]), a.T)
+    assert (batch == 4096).all()
+
+
+@pytest.mark.parametrize("backend", STAGED, indirect=True)
+def test_batches_are_few_launches(rng: np.random.Generator) -> None:
+    def launches(x: np.ndarray, y: np.ndarray, **options) -> int:
+        before = _cukern._fault_calls("launch")
+        check(cukern.matmul_tiled(x, y, **options), x, y)
+        return _cukern._fault_calls("launch") - before
+
+    a, b = operand(rng, (6, 5, 4), np.dtype(np.float32)), operand(rng, (6, 4, 3), np.dtype(np.float32))
+    assert launches(a, b) == 1
+    assert launches(a, b[0]) == 1
+    assert launches(a[0], b) == 1
+    assert launches(a.swapaxes(1, 2).copy().swapaxes(1, 2), b) == 1
+    assert launches(a.reshape(2, 3, 5, 4), b.reshape(2, 3, 4, 3)) == 1
+    assert launches(a.reshape(2, 3, 5, 4), b[:3]) == 2  # one for each repetition
+    assert launches(a[..., ::-1], b) == 2
+
+
+@pytest.mark.parametrize("backend", STAGED, indirect=True)
+def test_batches_beyond_the_memory_limit(rng: np.random.Generator) -> None:
+    a, b = operand(rng, (40, 64, 64), np.dtype(np.float32)), operand(rng, (40, 64, 64), np.dtype(np.float32))
+    cukern.empty_cache()
+    cukern.set_memory_limit(cukern.memory_info()["in_use"] + (1 << 20))  # an eighth of the operands
+    try:
+        with cukern.placement("device"):
+            check(cukern.matmul(a, b), a, b)
+            check(cukern.matmul(a.reshape(2, 20, 64, 64), b[0]), a.reshape(2, 20, 64, 64), b[0])
+    finally:
+        cukern.set_memory_limit(None)

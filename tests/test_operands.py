@@ -86,13 +86,10 @@ def test_read_only_operands_are_fine() -> None:
     assert_same(cukern.add(a, memoryview(a.tobytes()).cast("d")), a + a)
 
 
-@pytest.mark.parametrize(
-    "untyped", [b"12345678", bytearray(8), memoryview(b"12345678")], ids=lambda x: type(x).__name__
-)
+@pytest.mark.parametrize("untyped", [bytearray(8), memoryview(bytearray(8))], ids=lambda x: type(x).__name__)
 def test_untyped_bytes_get_advice(untyped) -> None:
-    message = r"a has element type uint8; supported are float32.*memoryview\(x\).cast"
-    with pytest.raises(TypeError, match="matmul: " + message):
-        cukern.matmul(untyped, untyped)
+    with pytest.raises(TypeError, match=r"which out's uint8 cannot take.*memoryview\(x\).cast"):
+        cukern.add(np.ones(8), 1, out=untyped)
     assert_same(cukern.add(untyped, 1), np.frombuffer(untyped, np.uint8) + 1)  # else they are 8-bit integers
 
 
@@ -125,14 +122,6 @@ def test_refused_operands(thing, message: str) -> None:
     with pytest.raises(TypeError, match=f"^subtract: {message.replace('a ', 'b ', 1)}"):
         cukern.subtract(np.ones(3), thing, out=out)
     assert out.tolist() == [9.0] * 3
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint64", "bool", "float16", "complex64"])
-def test_products_of_other_element_types(dtype: str) -> None:
-    message = f"matmul: a has element type {dtype}; supported are float32, float64, int32, int64"
-    for thing in (np.ones((2, 2), dtype), memoryview(np.ones((2, 2), dtype))):
-        with pytest.raises(TypeError, match=message):
-            cukern.matmul(thing, np.ones((2, 2)))
 
 
 @pytest.mark.parametrize(

@@ -212,6 +212,7 @@ PyObject *get_device(PyObject *self, void *) {
 }
 PyObject *get_memory(PyObject *self, void *) { return PyUnicode_FromString(name_of(array_of(self)->kind())); }
 PyObject *get_transposed(PyObject *self, void *) { return array_transpose(self, nullptr); }
+PyObject *get_matrix_transposed(PyObject *self, void *) { return array_matrix_transpose("mT", self); }
 PyObject *get_base(PyObject *self, void *) {
     PyObject *base = array_of(self)->base;
     return PyRef::borrow(base == nullptr ? Py_None : base).release();
@@ -303,6 +304,7 @@ PyGetSetDef kArrayAttributes[] = {
     {"device", get_device, nullptr, "The cukern.Device that the memory belongs to.", nullptr},
     {"memory", get_memory, nullptr, "``'device'``, ``'managed'`` or ``'pinned'``.", nullptr},
     {"T", get_transposed, nullptr, "A view with the dimensions in the opposite order.", nullptr},
+    {"mT", get_matrix_transposed, nullptr, "A view with the last two dimensions swapped.", nullptr},
     {"base", get_base, nullptr, "The array that this is a view of, the foreign owner of its memory, or None.",
      nullptr},
     {"flags", get_flags, nullptr, "C_CONTIGUOUS, F_CONTIGUOUS, OWNDATA and WRITEABLE, as a dict.", nullptr},

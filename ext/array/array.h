@@ -170,6 +170,8 @@ PyObject *array_imatmul(PyObject *a, PyObject *b);
 PyObject *array_reshape(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *array_ravel(PyObject *self, PyObject *);
 PyObject *array_transpose(PyObject *self, PyObject *args);
+// With the last two dimensions swapped; `function` is for messages.
+PyObject *array_matrix_transpose(const char *function, PyObject *self) noexcept;
 PyObject *array_squeeze(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names);
 PyObject *array_get(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names);
 PyObject *array_item(PyObject *self, PyObject *args);

@@ -208,6 +208,11 @@ PyObject *transpose_method(PyObject *module, PyObject *const *values, Py_ssize_t
     return packed ? array_transpose(arguments[0], packed.get()) : nullptr;
 }
 
+PyObject *matrix_transpose_method(PyObject *module, PyObject *object) {
+    constexpr const char *kName = "matrix_transpose";
+    return array_argument(module, kName, object) != nullptr ? array_matrix_transpose(kName, object) : nullptr;
+}
+
 PyObject *squeeze_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
     static constexpr Signature kSignature(CUKERN_SQUEEZE);
     PyObject *arguments[Signature::kMost];
@@ -279,6 +284,15 @@ PyObject *array_reshape(PyObject *self, PyObject *args, PyObject *keywords) {
 
 PyObject *array_ravel(PyObject *self, PyObject *) { return raveled(array_of(self)).release(); }
 
+PyObject *array_matrix_transpose(const char *function, PyObject *self) noexcept {
+    const int ndim = array_of(self)->ndim;
+    if (ndim < 2)
+        return PyErr_Format(PyExc_ValueError, "%s: the array has %d dimensions; a matrix has two", function, ndim);
+    int axes[kMaxDims];
+    for (int d = 0; d < ndim; ++d) axes[d] = d < ndim - 2 ? d : 2 * ndim - 3 - d;
+    return transposed(array_of(self), axes).release();
+}
+
 PyObject *array_transpose(PyObject *self, PyObject *args) {
     Array *array = array_of(self);
     int axes[kMaxDims];
@@ -325,6 +339,13 @@ PyMethodDef kViewMethods[] = {
     {"ravel", ravel_method, METH_O,
      "ravel(a, /)\n--\n\nReturn the elements of an Array in C order as one dimension; a view where possible.\n\n"
      "Returns\n-------\nArray\n" CUKERN_VIEW_EXAMPLE("ravel(a[::2]).shape", "(3,)")},
+    {"matrix_transpose", matrix_transpose_method, METH_O,
+     "matrix_transpose(a, /)\n--\n\nReturn a view of an Array with the last two dimensions swapped.\n\n"
+     "Parameters\n----------\na : Array\n    Of two dimensions at least.\n\n"
+     "Returns\n-------\nArray\n\n"
+     "Raises\n------\nTypeError\n    `a` is no Array.\nValueError\n    It has fewer dimensions.\n\n"
+     "Examples\n--------\n>>> import cukern\n>>> cukern.matrix_transpose(cukern.ones((2, 3, 4))).shape\n"
+     "(2, 4, 3)\n"},
     {"transpose", as_method(transpose_method), METH_FASTCALL | METH_KEYWORDS,
      "transpose" CUKERN_TRANSPOSE "\n--\n\nReturn a view of an Array with its dimensions in another order.\n\n"
      "Parameters\n----------\na : Array\naxes : tuple of int, optional\n    By default the opposite order.\n\n"

@@ -80,14 +80,15 @@ void hand_over(Op op, const PyUFuncObject &ufunc) noexcept {
     }
 }
 
-// NumPy's product of floats, which is its BLAS's; that of integers is slower than ours.
+// NumPy's product of floats and complex numbers, which is its BLAS's; that of integers is slower than ours.
 bool hand_over_products(const ModuleState &state, PyObject *kind) noexcept {
     const PyRef matmul = PyRef::steal(PyObject_GetAttrString(state.numpy, "matmul"));
     if (!matmul) return false;
     if (reinterpret_cast<PyObject *>(Py_TYPE(matmul.get())) != kind) return true;  // replaced: ours are taken
     const auto &ufunc = *reinterpret_cast<const PyUFuncObject *>(matmul.get());
     if (ufunc.nin != 2 || ufunc.nout != 1 || ufunc.core_enabled == 0) return true;
-    for (const ElementType type : {ElementType::float32, ElementType::float64}) {
+    for (const ElementType type :
+         {ElementType::float32, ElementType::float64, ElementType::complex64, ElementType::complex128}) {
         const int number = kTypeNumbers[static_cast<int>(type)];
         for (int i = 0; i < ufunc.ntypes; ++i) {
             const char *types = ufunc.types + static_cast<std::ptrdiff_t>(i) * ufunc.nargs;

@@ -344,13 +344,6 @@ bool Operand::set_memory(const ArgumentInfo &argument, void *data, int ndim, con
     return true;
 }
 
-bool Operand::check_type(const char *function, bool taken) const noexcept {
-    if (taken || weak_ != Weak::none) return true;
-    PyErr_Format(PyExc_TypeError, "%s: %s has element type %s; supported are %s%s", function, access_.name,
-                 name_of(type()), matmul_element_types(), advice());
-    return false;
-}
-
 PyRef Operand::ndarray() const noexcept {
     if (object_ == nullptr || PyArray_CheckExact(object_)) return PyRef::borrow(object_);
     // A subclass may have NumPy call it back: what it does to products is not ours to know.

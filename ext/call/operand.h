@@ -91,8 +91,6 @@ public:
     const dlpack::ExchangeAPI *api() const noexcept { return api_; }  // of Family::exchange
     // An array in the host's own memory, be it a value that travels with the call.
     bool on_host() const noexcept { return family_ != Family::number && !access_.location.reachable; }
-    // TypeError that lists the types of matmul where `taken`, whether it takes this one, is false.
-    bool check_type(const char *function, bool taken) const noexcept;
     // For messages about the element type: what to do with bytes that say nothing of theirs.
     const char *advice() const noexcept {
         return untyped_ ? "; to read its bytes as another type, pass memoryview(x).cast(\"f\") or the like" : "";

@@ -188,8 +188,6 @@ void raise_no_bfloat16(const char *function) noexcept {
         function);
 }
 
-const char *matmul_element_types() noexcept { return "float32, float64, int32, int64"; }
-
 const char *all_element_types() noexcept {
     struct Text {
         char characters[256] = "";

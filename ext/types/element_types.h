@@ -36,8 +36,6 @@ bool parse_dtype(const ModuleState &state, const char *function, PyObject *objec
 // TypeError that names the package which NumPy needs for bfloat16.
 void raise_no_bfloat16(const char *function) noexcept;
 
-// "float32, float64, int32, int64": what matmul takes.
-const char *matmul_element_types() noexcept;
 // All of them.
 const char *all_element_types() noexcept;
 

@@ -74,7 +74,8 @@ Status scan(const ScanCall &call, const Execution &where) noexcept;
 
 enum class MatmulAlgorithm : std::int8_t { automatic, tiled, cublas };
 
-// out = the matrix product of two inputs, all two-dimensional, computed in `compute`.
+// out = the products of the matrices that the last two dimensions of both inputs are, computed in `compute`, a
+// product_type. The dimensions before them are of out's shape, with strides of 0 where an input repeats.
 struct MatmulCall : CallArrays {
     MatmulAlgorithm algorithm = MatmulAlgorithm::automatic;
     ElementType compute = ElementType::float32;

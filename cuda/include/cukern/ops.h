@@ -193,10 +193,17 @@ constexpr ElementType logical_type(ElementType type) {
     }
 }
 
-// The types that products take.
+// The types that products have kernels for; libraries have more.
 constexpr bool has_product(ElementType type) {
     return type == ElementType::float32 || type == ElementType::float64 || type == ElementType::int32 ||
-           type == ElementType::int64;
+           type == ElementType::int64 || kind_of(type) == 'c';
+}
+
+// What products of elements of a type are computed in: integers in one of 32 or 64 bits, whose lower bits are
+// theirs, and bool by counting.
+constexpr ElementType product_type(ElementType type) {
+    if (is_floating(type) || kind_of(type) == 'c') return type;
+    return size_of(type) == 8 ? ElementType::int64 : ElementType::int32;
 }
 
 }  // namespace cukern

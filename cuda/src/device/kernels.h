@@ -75,5 +75,7 @@ cudaError_t launch_scan(const ScanLaunch &launch, cudaStream_t stream,
 
 template <typename T>
 cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, cudaStream_t stream) noexcept;
+template <typename T>
+cudaError_t launch_matmul_complex(const MatmulLaunch &launch, cudaStream_t stream) noexcept;
 
 }  // namespace cukern::cuda

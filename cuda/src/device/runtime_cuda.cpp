@@ -274,10 +274,12 @@ protected:
 
     Status do_launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept override {
         switch (launch.type) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                               \
-    case ElementType::id:                                                                               \
-        if constexpr (has_product(ElementType::id))                                                     \
-            return check(cuda::launch_matmul_tiled<ctype>(launch, native(stream)), "cudaLaunchKernel"); \
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                                 \
+    case ElementType::id:                                                                                 \
+        if constexpr (has_product(ElementType::id) && kind_of(ElementType::id) == 'c')                    \
+            return check(cuda::launch_matmul_complex<ctype>(launch, native(stream)), "cudaLaunchKernel"); \
+        else if constexpr (has_product(ElementType::id))                                                  \
+            return check(cuda::launch_matmul_tiled<ctype>(launch, native(stream)), "cudaLaunchKernel");   \
         break;
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE

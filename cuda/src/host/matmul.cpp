@@ -26,14 +26,21 @@ struct Blocks {
 
 template <typename T>
 T fused(T c, T a, T b) noexcept {
-    using W = wrapping_t<T>;
-    return static_cast<T>(static_cast<W>(c) + static_cast<W>(a) * static_cast<W>(b));
+    if constexpr (is_complex<T>) {
+        const T product = complex_product(a, b);
+        return {c.real + product.real, c.imag + product.imag};
+    } else {
+        using W = wrapping_t<T>;
+        return static_cast<T>(static_cast<W>(c) + static_cast<W>(a) * static_cast<W>(b));
+    }
 }
 
 template <typename T>
-void compute_block(const MatmulLaunch &p, std::int64_t row, std::int64_t column, Blocks<T> &s) noexcept {
-    const T *a = static_cast<const T *>(p.a);
-    const T *b = static_cast<const T *>(p.b);
+void compute_block(const MatmulLaunch &p, std::int64_t product, std::int64_t row, std::int64_t column,
+                   Blocks<T> &s) noexcept {
+    const T *a = static_cast<const T *>(p.a) + product * p.batch_a;
+    const T *b = static_cast<const T *>(p.b) + product * p.batch_b;
+    T *c = static_cast<T *>(p.c) + product * p.batch_c;
     const std::int64_t a_row = p.a_transposed ? 1 : p.lda;
     const std::int64_t a_column = p.a_transposed ? p.lda : 1;
     const std::int64_t b_row = p.b_transposed ? 1 : p.ldb;
@@ -51,18 +58,28 @@ void compute_block(const MatmulLaunch &p, std::int64_t row, std::int64_t column,
                 for (std::int64_t j = 0; j < columns; ++j) s.c[i][j] = fused(s.c[i][j], s.a[k], s.b[k][j]);
         }
     }
-    for (std::int64_t i = 0; i < rows; ++i)
-        std::copy_n(s.c[i], columns, static_cast<T *>(p.c) + (row + i) * p.ldc + column);
+    for (std::int64_t i = 0; i < rows; ++i) std::copy_n(s.c[i], columns, c + (row + i) * p.ldc + column);
+}
+
+// How many products of so many multiply-adds are worth a thread.
+std::int64_t grain_of(std::int64_t products) noexcept {
+    constexpr std::int64_t kWorthAThread = 262144;  // multiply-adds
+    return std::max<std::int64_t>(1, kWorthAThread / std::max<std::int64_t>(1, products));
 }
 
 template <typename T>
 void matmul_as(const MatmulLaunch &p) noexcept {
     const std::int64_t block_rows = (p.m + kRows - 1) / kRows;
     const std::int64_t block_columns = (p.n + kColumns - 1) / kColumns;
-    parallel_for(block_rows * block_columns, 1, [&](std::int64_t begin, std::int64_t end) {
-        Blocks<T> blocks;  // under 100 KiB of stack
-        for (std::int64_t i = begin; i < end; ++i)
-            compute_block<T>(p, i / block_columns * kRows, i % block_columns * kColumns, blocks);
+    const std::int64_t blocks_each = block_rows * block_columns;
+    const std::int64_t grain = grain_of(std::min(p.m, kRows) * std::min(p.n, kColumns) * p.k);
+    parallel_for(p.batch * blocks_each, grain, [&](std::int64_t begin, std::int64_t end) {
+        Blocks<T> blocks;  // of up to 200 KiB of stack
+        for (std::int64_t i = begin; i < end; ++i) {
+            const std::int64_t block = i % blocks_each;
+            compute_block<T>(p, i / blocks_each, block / block_columns * kRows, block % block_columns * kColumns,
+                             blocks);
+        }
     });
 }
 
@@ -82,20 +99,29 @@ void run_matmul(const MatmulLaunch &launch) noexcept {
 void run_library_matmul(const MatmulLaunch &p) noexcept {
     const HostLoop loop = product_of(p.type);
     if (loop.function == nullptr) return run_matmul(p);
-    const std::intptr_t counts[] = {1, p.m, p.k, p.n};
     const std::intptr_t size = size_of(p.type);
-    const std::intptr_t strides[] = {0,
-                                     0,
-                                     0,
+    const std::intptr_t strides[] = {size * p.batch_a,
+                                     size * p.batch_b,
+                                     size * p.batch_c,
                                      size * (p.a_transposed ? 1 : p.lda),
                                      size * (p.a_transposed ? p.lda : 1),
                                      size * (p.b_transposed ? 1 : p.ldb),
                                      size * (p.b_transposed ? p.ldb : 1),
                                      size * p.ldc,
                                      size};
-    char *data[] = {const_cast<char *>(static_cast<const char *>(p.a)),
-                    const_cast<char *>(static_cast<const char *>(p.b)), static_cast<char *>(p.c)};
-    loop.function(data, counts, strides, loop.context);
+    auto multiply = [&](std::int64_t begin, std::int64_t end) {
+        const std::intptr_t counts[] = {end - begin, p.m, p.k, p.n};
+        char *data[] = {const_cast<char *>(static_cast<const char *>(p.a)) + begin * strides[0],
+                        const_cast<char *>(static_cast<const char *>(p.b)) + begin * strides[1],
+                        static_cast<char *>(p.c) + begin * strides[2]};
+        loop.function(data, counts, strides, loop.context);
+    };
+    // Products that are worth threads get those of the library, which would be too many together with ours.
+    const std::int64_t grain = grain_of(p.m * p.n * p.k);
+    if (grain > 1)
+        parallel_for(p.batch, grain, multiply);
+    else
+        multiply(0, p.batch);
 }
 
 }  // namespace cukern::host

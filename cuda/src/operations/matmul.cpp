@@ -1,11 +1,14 @@
 // Matrix products over either back-end: which algorithm, and operands brought to what it takes.
 //
-// Both algorithms take operands with one unit stride and a leading dimension, so transposed views and rows
-// or columns of a larger matrix need no copy. What they cannot express (another element type, negative or
-// zero strides, every second column) is packed into a temporary of the computing type first.
+// Idea: an algorithm takes matrices with one unit stride and a leading dimension, in batches of one step each. So
+// transposed views and rows or columns of a larger matrix need no copy, nor do batches that broadcast. What that
+// cannot express (another element type, negative or zero strides, every second column) is packed into a temporary
+// of the computing type first. Dimensions of batches are merged where their strides allow it, and the rows of all
+// matrices of a batch where b is one matrix; over what is left a loop goes.
 #include <utility>
 
 #include "context/scratch_buffer.h"
+#include "operations/device_budget.h"
 #include "operations/execute.h"
 #include "operations/matmul_panels.h"
 #include "plan/layout.h"
@@ -13,7 +16,7 @@
 namespace cukern {
 namespace {
 
-// An operand as a matrix with a leading dimension.
+// The last two dimensions of an operand as a matrix with a leading dimension.
 struct Matrix {
     void *data = nullptr;
     std::int64_t ld = 0;
@@ -21,32 +24,79 @@ struct Matrix {
 };
 
 bool as_matrix(const TensorView &view, Matrix *matrix) noexcept {
-    const std::int64_t rows = view.shape[0];
-    const std::int64_t columns = view.shape[1];
+    const int last = view.ndim - 1;
+    const std::int64_t rows = view.shape[last - 1];
+    const std::int64_t columns = view.shape[last];
+    const std::int64_t row_stride = view.strides[last - 1];
+    const std::int64_t column_stride = view.strides[last];
     matrix->data = view.data;
-    if ((columns == 1 || view.strides[1] == 1) && (rows == 1 || view.strides[0] >= columns)) {
-        matrix->ld = rows == 1 ? columns : view.strides[0];
+    if ((columns == 1 || column_stride == 1) && (rows == 1 || row_stride >= columns)) {
+        matrix->ld = rows == 1 ? columns : row_stride;
         matrix->transposed = false;
         return true;
     }
-    if ((rows == 1 || view.strides[0] == 1) && (columns == 1 || view.strides[1] >= rows)) {
-        matrix->ld = columns == 1 ? rows : view.strides[1];
+    if ((rows == 1 || row_stride == 1) && (columns == 1 || column_stride >= rows)) {
+        matrix->ld = columns == 1 ? rows : column_stride;
         matrix->transposed = true;
         return true;
     }
     return false;
 }
 
-// Whether a side is longer than so much.
-bool is_longer(const MatmulCall &call, std::int64_t most) noexcept {
-    return call.inputs[0]->shape[0] > most || call.inputs[0]->shape[1] > most || call.inputs[1]->shape[1] > most;
+std::int64_t rows_of(const MatmulCall &call) noexcept { return call.out->shape[call.out->ndim - 2]; }
+std::int64_t columns_of(const MatmulCall &call) noexcept { return call.out->shape[call.out->ndim - 1]; }
+std::int64_t depth_of(const MatmulCall &call) noexcept { return call.inputs[0]->shape[call.out->ndim - 1]; }
+
+bool is_real_of_32_or_64(ElementType type) noexcept {
+    return type == ElementType::float32 || type == ElementType::float64;
 }
 
 // Whether the product is one for cuBLAS, or on the processor for its BLAS: for small ones the call costs more than
-// its kernel saves.
+// its kernel saves. cuBLAS alone multiplies 16-bit floats as they are, and complex numbers by a fast kernel.
 bool is_for_library(const MatmulCall &call, Backend backend) noexcept {
-    return is_floating(call.compute) && is_longer(call, backend == Backend::cuda ? 32 : 4);
+    if (is_integer(call.compute)) return false;
+    if (backend == Backend::host) {
+        constexpr std::int64_t kLeast = 4;
+        return rows_of(call) > kLeast || columns_of(call) > kLeast || depth_of(call) > kLeast;
+    }
+    constexpr std::int64_t kLeast = 32;
+    return !is_real_of_32_or_64(call.compute) || call.out->ndim > 2 || rows_of(call) > kLeast ||
+           columns_of(call) > kLeast || depth_of(call) > kLeast;
 }
+
+// Integers of one size have the same bits of a product, with a sign or without.
+TensorView as_type(const TensorView &view, ElementType type) noexcept {
+    TensorView own = view;
+    if (is_integer(view.type) && is_integer(type) && size_of(view.type) == size_of(type)) own.type = type;
+    return own;
+}
+
+// The dimensions of a batch of products, merged where all three operands allow it.
+struct Batch {
+    int ndim = 0;
+    std::int64_t shape[kMaxDims];
+    std::int64_t a[kMaxDims];  // steps in elements
+    std::int64_t b[kMaxDims];
+    std::int64_t c[kMaxDims];
+
+    Batch(const TensorView &x, const TensorView &y, const TensorView &z) noexcept {
+        for (int d = 0; d < z.ndim - 2; ++d) {
+            if (z.shape[d] == 1) continue;
+            const std::int64_t n = z.shape[d];
+            const int last = ndim - 1;
+            if (ndim > 0 && a[last] == n * x.strides[d] && b[last] == n * y.strides[d] &&
+                c[last] == n * z.strides[d])
+                --ndim;
+            else
+                shape[ndim] = 1;
+            shape[ndim] *= n;
+            a[ndim] = x.strides[d];
+            b[ndim] = y.strides[d];
+            c[ndim] = z.strides[d];
+            ++ndim;
+        }
+    }
+};
 
 class Product {
 public:
@@ -55,25 +105,36 @@ public:
 
     Status run() noexcept {
         const TensorView &out = *call_.out;
-        if (call_.inputs[0]->shape[1] == 0) return copy(zero(), out);
-        Matrix a;
-        Matrix b;
+        choose_algorithm();
+        if (depth_of(call_) == 0) return copy(zero(), out);
+        TensorView a;
+        TensorView b;
         CUKERN_TRY(prepare(*call_.inputs[0], a_block_, &a));
         CUKERN_TRY(prepare(*call_.inputs[1], b_block_, &b));
-        Matrix c;
-        if (out.type == call_.compute && as_matrix(out, &c)) return launch(a, b, c);
-        const std::int64_t bytes = count_of(out) * size_of(call_.compute);
+        const TensorView own = as_type(out, compute_);
+        Matrix matrix;
+        if (own.type == compute_ && as_matrix(own, &matrix)) return launch_all(a, b, own);
+        const std::int64_t bytes = count_of(out) * size_of(compute_);
         CUKERN_TRY(out_block_.acquire(context_, static_cast<std::size_t>(bytes), stream_));
-        const TensorView result = packed_like(out, call_.compute, out_block_.data());
-        as_matrix(result, &c);
-        CUKERN_TRY(launch(a, b, c));
+        const TensorView result = packed_like(out, compute_, out_block_.data());
+        CUKERN_TRY(launch_all(a, b, result));
         return copy(result, out);
     }
 
 private:
+    // 16-bit floats are multiplied in float32 where no library takes them as they are.
+    void choose_algorithm() noexcept {
+        const Backend backend = context_.runtime.backend();
+        by_library_ = call_.algorithm == MatmulAlgorithm::cublas;
+        if (call_.algorithm == MatmulAlgorithm::automatic)
+            by_library_ = is_for_library(call_, backend) && (backend == Backend::host || find_cublas());
+        const bool is_short = is_floating(call_.compute) && size_of(call_.compute) == 2;
+        compute_ = is_short && (backend == Backend::host || !by_library_) ? ElementType::float32 : call_.compute;
+    }
+
     TensorView zero() const noexcept {
         TensorView view;
-        view.type = call_.compute;
+        view.type = compute_;
         view.immediate = true;
         view.value = {};
         return view;
@@ -83,49 +144,103 @@ private:
         return context_.runtime.launch_elementwise(plan_copy(from, to), stream_.handle);
     }
 
-    Status prepare(const TensorView &view, ScratchBuffer &block, Matrix *matrix) noexcept {
-        if (view.type == call_.compute && as_matrix(view, matrix)) return CUKERN_OK;
-        const std::int64_t bytes = count_of(view) * size_of(call_.compute);
+    // An operand that an algorithm takes: what broadcasts is packed once.
+    Status prepare(const TensorView &view, ScratchBuffer &block, TensorView *prepared) noexcept {
+        *prepared = as_type(view, compute_);
+        Matrix matrix;
+        if (prepared->type == compute_ && as_matrix(*prepared, &matrix)) return CUKERN_OK;
+        TensorView source = view;
+        for (int d = 0; d < view.ndim - 2; ++d)
+            if (view.strides[d] == 0) source.shape[d] = 1;
+        const std::int64_t bytes = count_of(source) * size_of(compute_);
         CUKERN_TRY(block.acquire(context_, static_cast<std::size_t>(bytes), stream_));
-        const TensorView packed = packed_like(view, call_.compute, block.data());
-        CUKERN_TRY(copy(view, packed));
-        as_matrix(packed, matrix);
+        *prepared = packed_like(source, compute_, block.data());
+        CUKERN_TRY(copy(source, *prepared));
+        for (int d = 0; d < view.ndim - 2; ++d) {
+            if (source.shape[d] != view.shape[d]) prepared->strides[d] = 0;
+            prepared->shape[d] = view.shape[d];
+        }
         return CUKERN_OK;
     }
 
-    // A column-major result is the row-major result of the transposed operands in the other order.
-    Status launch(Matrix a, Matrix b, const Matrix &c) noexcept {
+    Status launch_all(const TensorView &x, const TensorView &y, const TensorView &z) noexcept {
+        Matrix a;
+        Matrix b;
+        Matrix c;
+        as_matrix(x, &a);
+        as_matrix(y, &b);
+        as_matrix(z, &c);
+        const Batch batch(x, y, z);
         MatmulLaunch p;
-        p.type = call_.compute;
-        p.m = call_.inputs[0]->shape[0];
-        p.k = call_.inputs[0]->shape[1];
-        p.n = call_.inputs[1]->shape[1];
-        if (c.transposed) {
+        p.type = compute_;
+        p.m = rows_of(call_);
+        p.k = depth_of(call_);
+        p.n = columns_of(call_);
+        p.batch = 1;
+        p.batch_a = p.batch_b = p.batch_c = 0;
+        const int last = batch.ndim - 1;
+        if (last >= 0) {
+            p.batch = batch.shape[last];
+            p.batch_a = batch.a[last];
+            p.batch_b = batch.b[last];
+            p.batch_c = batch.c[last];
+            const bool rows_follow = p.batch_a == p.m * a.ld && p.batch_c == p.m * c.ld;
+            if (p.batch_b == 0 && rows_follow && !a.transposed && !c.transposed) {  // one matrix with more rows
+                p.m *= p.batch;
+                p.batch = 1;
+                p.batch_a = p.batch_c = 0;
+            }
+        }
+        // A column-major result is the row-major result of the transposed operands in the other order.
+        const bool is_turned = c.transposed;
+        if (is_turned) {
             std::swap(a, b);
             std::swap(p.m, p.n);
+            std::swap(p.batch_a, p.batch_b);
             a.transposed = !a.transposed;
             b.transposed = !b.transposed;
         }
-        p.a = a.data;
         p.lda = a.ld;
         p.a_transposed = a.transposed;
-        p.b = b.data;
         p.ldb = b.ld;
         p.b_transposed = b.transposed;
-        p.c = c.data;
         p.ldc = c.ld;
         p.workspace = nullptr;
-        const Backend backend = context_.runtime.backend();
-        bool cublas = call_.algorithm == MatmulAlgorithm::cublas;
-        if (call_.algorithm == MatmulAlgorithm::automatic)
-            cublas = is_for_library(call_, backend) && (backend == Backend::host || find_cublas());
-        if (!cublas) return context_.runtime.launch_matmul(p, stream_.handle);
+        CUKERN_TRY(prepare_workspace(&p));
+        const std::int64_t size = size_of(compute_);
+        std::int64_t index[kMaxDims] = {};
+        for (;;) {
+            std::int64_t at_x = 0;
+            std::int64_t at_y = 0;
+            std::int64_t at_z = 0;
+            for (int d = 0; d < last; ++d) {
+                at_x += index[d] * batch.a[d];
+                at_y += index[d] * batch.b[d];
+                at_z += index[d] * batch.c[d];
+            }
+            p.a = static_cast<char *>(a.data) + (is_turned ? at_y : at_x) * size;
+            p.b = static_cast<char *>(b.data) + (is_turned ? at_x : at_y) * size;
+            p.c = static_cast<char *>(c.data) + at_z * size;
+            CUKERN_TRY(launch(p));
+            int d = last - 1;
+            for (; d >= 0 && ++index[d] == batch.shape[d]; --d) index[d] = 0;
+            if (d < 0) return CUKERN_OK;
+        }
+    }
+
+    // A graph has a workspace of its own.
+    Status prepare_workspace(MatmulLaunch *p) noexcept {
+        if (!by_library_) return CUKERN_OK;
         Capture capture;
         if (stream_.id != 0) CUKERN_TRY(context_.runtime.find_capture(stream_.handle, &capture));
-        if (capture.is_active) {  // a graph has a workspace of its own
-            CUKERN_TRY(workspace_.acquire(context_, kCublasWorkspaceBytes, stream_));
-            p.workspace = workspace_.data();
-        }
+        if (!capture.is_active) return CUKERN_OK;
+        CUKERN_TRY(workspace_.acquire(context_, kCublasWorkspaceBytes, stream_));
+        p->workspace = workspace_.data();
+        return CUKERN_OK;
+    }
+
+    Status launch(const MatmulLaunch &p) noexcept {
+        if (!by_library_) return context_.runtime.launch_matmul(p, stream_.handle);
         const Status status = context_.runtime.launch_cublas(p, device_, stream_.handle);
         if (status != CUKERN_OUT_OF_MEMORY) return status;
         context_.blocks.trim();  // the first product on a stream allocates a workspace
@@ -136,6 +251,8 @@ private:
     const MatmulCall &call_;
     const int device_;
     const StreamRef stream_;
+    bool by_library_ = false;
+    ElementType compute_ = ElementType::float32;
     ScratchBuffer a_block_;
     ScratchBuffer b_block_;
     ScratchBuffer out_block_;
@@ -145,10 +262,57 @@ private:
 // What can be refused before anything is staged.
 Status check_algorithm(const Context &context, const MatmulCall &call) noexcept {
     if (call.algorithm != MatmulAlgorithm::cublas) return CUKERN_OK;
-    if (!is_floating(call.compute))
-        return fail(CUKERN_NOT_SUPPORTED, "matmul_cublas: element type %s is not supported: float32, float64",
+    if (is_integer(call.compute))
+        return fail(CUKERN_NOT_SUPPORTED, "matmul_cublas: element type %s is not supported: floats and complex",
                     name_of(call.compute));
     return context.runtime.backend() == Backend::cuda ? open_cublas(nullptr) : CUKERN_OK;
+}
+
+// The part of an operand at indices [begin, end) of the first dimension of a batch.
+TensorView part_of(const TensorView &view, std::int64_t begin, std::int64_t end) noexcept {
+    TensorView part = view;
+    part.data = static_cast<char *>(view.data) + begin * view.strides[0] * size_of(view.type);
+    part.shape[0] = end - begin;
+    return part;
+}
+
+TensorView without_first(const TensorView &view) noexcept {
+    TensorView rest = view;
+    --rest.ndim;
+    for (int d = 0; d < rest.ndim; ++d) {
+        rest.shape[d] = view.shape[d + 1];
+        rest.strides[d] = view.strides[d + 1];
+    }
+    return rest;
+}
+
+// Arrays of the host by way of the device: what does not fit there at once by halves of the batch, and single
+// products by panels.
+template <typename Launch>
+Status multiply_staged(const MatmulCall &call, int device, const Launch &launch) noexcept {
+    const TensorView &out = *call.out;
+    if (out.ndim == 2) {
+        if (is_in_panels(call, device)) return matmul_in_panels(call, device);
+        return execute_staged(call, device, Staging::Uses::many, launch);
+    }
+    MatmulCall part = call;
+    TensorView views[3] = {*call.inputs[0], *call.inputs[1], out};
+    part.inputs[0] = &views[0];
+    part.inputs[1] = &views[1];
+    part.out = &views[2];
+    if (out.shape[0] == 1) {
+        for (TensorView &view : views) view = without_first(view);
+        return multiply_staged(part, device, launch);
+    }
+    if (fits_on_device(call, device)) return execute_staged(call, device, Staging::Uses::many, launch);
+    const std::int64_t n = out.shape[0];
+    for (const auto &[begin, end] : {std::pair{std::int64_t{0}, n / 2}, std::pair{n / 2, n}}) {
+        views[0] = part_of(*call.inputs[0], begin, end);
+        views[1] = part_of(*call.inputs[1], begin, end);
+        views[2] = part_of(out, begin, end);
+        CUKERN_TRY(multiply_staged(part, device, launch));
+    }
+    return CUKERN_OK;
 }
 
 }  // namespace
@@ -168,8 +332,7 @@ Status matmul(const MatmulCall &call, const Execution &where) noexcept {
     CUKERN_TRY(chosen_context(&active));
     CUKERN_TRY(check_algorithm(*active, call));
     const auto staged = [](const MatmulCall &own, int device, const auto &launch) {
-        return is_in_panels(own, device) ? matmul_in_panels(own, device)
-                                         : execute_staged(own, device, Staging::Uses::many, launch);
+        return multiply_staged(own, device, launch);
     };
     return execute(call, where, multiply, staged);
 }

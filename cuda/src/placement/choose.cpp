@@ -91,7 +91,8 @@ Work work_of(const MatmulCall &call) noexcept {
     Work work;
     work.compute = call.compute;
     work.elements = static_cast<double>(count_of(*call.out));
-    work.products = work.elements * static_cast<double>(call.inputs[0]->shape[1]);
+    const double terms = kind_of(call.compute) == 'c' ? 4 : 1;
+    work.products = terms * work.elements * static_cast<double>(call.inputs[0]->shape[call.out->ndim - 1]);
     for (int i = 0; i < 2; ++i) add_operand(work, *call.inputs[i], call.compute, false);
     add_operand(work, *call.out, call.out->type, true);
     return work;
@@ -99,7 +100,8 @@ Work work_of(const MatmulCall &call) noexcept {
 
 // Of the rates of products.
 int product_kind(ElementType compute) noexcept {
-    return !is_floating(compute) ? 2 : compute == ElementType::float64 ? 1 : 0;
+    if (is_integer(compute)) return 2;
+    return compute == ElementType::float64 || compute == ElementType::complex128 ? 1 : 0;
 }
 
 // In nanoseconds.

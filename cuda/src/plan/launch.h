@@ -122,6 +122,8 @@ struct MatmulLaunch {
     bool b_transposed;
     void *c;
     std::int64_t ldc;
+    std::int64_t batch;  // products, from each to the next so many elements
+    std::int64_t batch_a, batch_b, batch_c;
     void *workspace;  // of a product by cuBLAS in a capture, of kCublasWorkspaceBytes; null: the stream's own
 };
 

@@ -29,6 +29,11 @@ template <typename T>
 using Gemm = CublasStatus (*)(Handle, int, int, std::int64_t, std::int64_t, std::int64_t, const T *, const T *,
                               std::int64_t, const T *, std::int64_t, const T *, T *, std::int64_t);
 
+using GemmEx = CublasStatus (*)(Handle, int, int, std::int64_t, std::int64_t, std::int64_t, const void *,
+                                const void *, int, std::int64_t, long long, const void *, int, std::int64_t,
+                                long long, const void *, void *, int, std::int64_t, long long, std::int64_t, int,
+                                int);
+
 struct Library {
     CublasStatus (*create)(Handle *);
     CublasStatus (*destroy)(Handle);
@@ -39,7 +44,30 @@ struct Library {
     const char *(*status_text)(CublasStatus);
     Gemm<float> sgemm;
     Gemm<double> dgemm;
+    GemmEx gemm_batched;
+    CublasStatus (*set_math_mode)(Handle, int);
 };
+
+// How cuBLAS calls an element type, what it computes in then, and of which type the factors are.
+struct GemmType {
+    int data;
+    int compute;
+};
+constexpr int kCompute32 = 68;
+constexpr int kCompute64 = 70;
+constexpr int kDefaultAlgorithm = -1;
+constexpr int kNoShortSums = 16;  // a math mode: sums of 16-bit products stay in float32, however k is split
+
+GemmType gemm_type(ElementType type) noexcept {
+    switch (type) {
+        case ElementType::float16: return {2, kCompute32};
+        case ElementType::bfloat16: return {14, kCompute32};
+        case ElementType::complex64: return {4, kCompute32};
+        case ElementType::complex128: return {5, kCompute64};
+        case ElementType::float64: return {1, kCompute64};
+        default: return {0, kCompute32};
+    }
+}
 
 constexpr std::size_t kMostHandles = 16;  // the least recently used one makes room
 constexpr std::uint64_t kCaptured =
@@ -78,7 +106,9 @@ bool find_all(void *handle, Library *library) noexcept {
            find_symbol(handle, "cublasGetStatusName", &library->status_name) &&
            find_symbol(handle, "cublasGetStatusString", &library->status_text) &&
            find_symbol(handle, "cublasSgemm_v2_64", &library->sgemm) &&
-           find_symbol(handle, "cublasDgemm_v2_64", &library->dgemm);
+           find_symbol(handle, "cublasDgemm_v2_64", &library->dgemm) &&
+           find_symbol(handle, "cublasGemmStridedBatchedEx_64", &library->gemm_batched) &&
+           find_symbol(handle, "cublasSetMathMode", &library->set_math_mode);
 }
 
 // The caller holds the mutex.
@@ -142,6 +172,8 @@ Status prepare(Runtime &runtime, const Library &library, Stream stream, bool is_
     const cuda::OutsideCaptures outside;  // making a handle allocates memory
     if (const CublasStatus status = library.create(&own->handle); status != kSuccess)
         return cublas_failed(library, status, "cublasCreate");
+    if (const CublasStatus status = library.set_math_mode(own->handle, kNoShortSums); status != kSuccess)
+        return cublas_failed(library, status, "cublasSetMathMode");
     if (is_captured) return CUKERN_OK;
     CUKERN_TRY(runtime.allocate(MemoryKind::device, kCublasWorkspaceBytes, &own->workspace));
     if (const CublasStatus status = library.set_stream(own->handle, static_cast<cudaStream_t>(stream));
@@ -161,6 +193,33 @@ CublasStatus gemm(Gemm<T> function, Handle handle, const MatmulLaunch &p) noexce
     return function(handle, p.b_transposed ? kTranspose : kNoTranspose, p.a_transposed ? kTranspose : kNoTranspose,
                     p.n, p.m, p.k, &one, static_cast<const T *>(p.b), p.ldb, static_cast<const T *>(p.a), p.lda,
                     &zero, static_cast<T *>(p.c), p.ldc);
+}
+
+// Of any type that cuBLAS multiplies, and of batches.
+CublasStatus gemm_batched(const Library &library, Handle handle, const MatmulLaunch &p) noexcept {
+    const GemmType type = gemm_type(p.type);
+    const double wide[] = {1, 0, 0, 0};  // one and zero, real or complex
+    const float narrow[] = {1, 0, 0, 0};
+    const bool is_wide = type.compute == kCompute64;
+    const void *const one = is_wide ? static_cast<const void *>(wide) : narrow;
+    const void *const zero = is_wide ? static_cast<const void *>(wide + 2) : narrow + 2;
+    return library.gemm_batched(handle, p.b_transposed ? kTranspose : kNoTranspose,
+                                p.a_transposed ? kTranspose : kNoTranspose, p.n, p.m, p.k, one, p.b, type.data,
+                                p.ldb, p.batch_b, p.a, type.data, p.lda, p.batch_a, zero, p.c, type.data, p.ldc,
+                                p.batch_c, p.batch, type.compute, kDefaultAlgorithm);
+}
+
+CublasStatus gemm(const Library &library, Handle handle, const MatmulLaunch &p, const char **api) noexcept {
+    if (p.batch == 1 && p.type == ElementType::float32) {
+        *api = "cublasSgemm";
+        return gemm<float>(library.sgemm, handle, p);
+    }
+    if (p.batch == 1 && p.type == ElementType::float64) {
+        *api = "cublasDgemm";
+        return gemm<double>(library.dgemm, handle, p);
+    }
+    *api = "cublasGemmStridedBatchedEx";
+    return gemm_batched(library, handle, p);
 }
 
 }  // namespace
@@ -229,16 +288,13 @@ Status cuda::cublas_gemm(Runtime &runtime, const MatmulLaunch &launch, int devic
             return status;
         }
     }
-    const bool single = launch.type == ElementType::float32;
     CublasStatus status = kSuccess;
     if (is_captured) status = s.library.set_stream(own->handle, static_cast<cudaStream_t>(stream));
     if (is_captured && status == kSuccess)
         status = s.library.set_workspace(own->handle, launch.workspace, kCublasWorkspaceBytes);
-    if (status == kSuccess)
-        status = single ? gemm<float>(s.library.sgemm, own->handle, launch)
-                        : gemm<double>(s.library.dgemm, own->handle, launch);
-    return status == kSuccess ? CUKERN_OK
-                              : cublas_failed(s.library, status, single ? "cublasSgemm" : "cublasDgemm");
+    const char *api = "cublasSetStream";
+    if (status == kSuccess) status = gemm(s.library, own->handle, launch, &api);
+    return status == kSuccess ? CUKERN_OK : cublas_failed(s.library, status, api);
 }
 
 void cuda::cublas_forget(Runtime &runtime, Stream stream) noexcept {

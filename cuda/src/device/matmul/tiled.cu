@@ -4,8 +4,8 @@
 // a and one of b into shared memory, both with k slowest; the next tiles are on their way in registers
 // meanwhile, into the other of two buffers. Eight warps, 4 x 2, multiply a part of the tile each: by fma in
 // registers, or float64 on the tensor cores (warp_product.cuh).
-// Transposed operands differ only in how a tile is read. Blocks walk c in bands of kBand tile rows, so that
-// those in flight share tiles of a and b in L2.
+// Transposed operands differ only in how a tile is read. The products of a batch are layers of the grid. Blocks
+// walk c in bands of kBand tile rows, so that those in flight share tiles of a and b in L2.
 //
 // Tile: 128 x 128 x 16 (4-byte types), 128 x 64 x 8 (8-byte types).
 // 2 * m * n * k flops; an element is used 128 or 64 times once loaded: limited by the arithmetic units, and
@@ -13,6 +13,7 @@
 //
 // The build compiles this file for groups of element types, each with those that CUKERN_EACH_TYPE names.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "device/kernels.h"
@@ -72,6 +73,7 @@ struct TiledParams {
     const T *a, *b;
     T *c;
     std::int64_t lda, ldb, ldc, m, n, k;
+    std::int64_t batch_a, batch_b, batch_c;
     std::int64_t tiles_m, tiles_n;
     bool vectors_a, vectors_b;  // rows start on 16 bytes
 };
@@ -89,10 +91,13 @@ __global__ void __launch_bounds__(Tile<T>::kThreads, 2) matmul_tiled_kernel(cons
     const std::int64_t row = (first + in_band % height) * S::kTileM;
     const std::int64_t column = in_band / height * S::kTileN;
 
+    const T *const a = p.a + blockIdx.z * p.batch_a;
+    const T *const b = p.b + blockIdx.z * p.batch_b;
+    T *const c = p.c + blockIdx.z * p.batch_c;
     TileLoader<T, S::kTileM, !a_transposed> load_a;
     TileLoader<T, S::kTileN, b_transposed> load_b;
-    load_a.read(p.a, p.lda, row, p.m, 0, p.k, p.vectors_a);
-    load_b.read(p.b, p.ldb, column, p.n, 0, p.k, p.vectors_b);
+    load_a.read(a, p.lda, row, p.m, 0, p.k, p.vectors_a);
+    load_b.read(b, p.ldb, column, p.n, 0, p.k, p.vectors_b);
     load_a.write(tile_a[0]);
     load_b.write(tile_b[0]);
     __syncthreads();
@@ -102,8 +107,8 @@ __global__ void __launch_bounds__(Tile<T>::kThreads, 2) matmul_tiled_kernel(cons
     for (std::int64_t k0 = 0; k0 < p.k; k0 += S::kTileK) {
         const bool more = k0 + S::kTileK < p.k;
         if (more) {
-            load_a.read(p.a, p.lda, row, p.m, k0 + S::kTileK, p.k, p.vectors_a);
-            load_b.read(p.b, p.ldb, column, p.n, k0 + S::kTileK, p.k, p.vectors_b);
+            load_a.read(a, p.lda, row, p.m, k0 + S::kTileK, p.k, p.vectors_a);
+            load_b.read(b, p.ldb, column, p.n, k0 + S::kTileK, p.k, p.vectors_b);
         }
         product.multiply(tile_a[buffer], tile_b[buffer]);
         if (more) {
@@ -115,41 +120,56 @@ __global__ void __launch_bounds__(Tile<T>::kThreads, 2) matmul_tiled_kernel(cons
     }
 
     product.for_each([&](int i, int j, T value) {
-        if (row + i < p.m && column + j < p.n) p.c[(row + i) * p.ldc + column + j] = value;
+        if (row + i < p.m && column + j < p.n) c[(row + i) * p.ldc + column + j] = value;
     });
 }
 
 template <typename T>
-bool starts_on_vectors(const void *data, std::int64_t ld) noexcept {
-    return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && ld % Tile<T>::kVector == 0;
+bool starts_on_vectors(const void *data, std::int64_t ld, std::int64_t batch_step) noexcept {
+    return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && ld % Tile<T>::kVector == 0 &&
+           batch_step % Tile<T>::kVector == 0;
+}
+
+template <typename T>
+void start(const TiledParams<T> &p, bool a_transposed, bool b_transposed, dim3 grid,
+           cudaStream_t stream) noexcept {
+    constexpr int kThreads = Tile<T>::kThreads;
+    if (a_transposed && b_transposed)
+        matmul_tiled_kernel<T, true, true><<<grid, kThreads, 0, stream>>>(p);
+    else if (a_transposed)
+        matmul_tiled_kernel<T, true, false><<<grid, kThreads, 0, stream>>>(p);
+    else if (b_transposed)
+        matmul_tiled_kernel<T, false, true><<<grid, kThreads, 0, stream>>>(p);
+    else
+        matmul_tiled_kernel<T, false, false><<<grid, kThreads, 0, stream>>>(p);
 }
 
 template <typename T>
 cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, cudaStream_t stream) noexcept {
     using S = Tile<T>;
     TiledParams<T> p;
-    p.a = static_cast<const T *>(launch.a);
-    p.b = static_cast<const T *>(launch.b);
-    p.c = static_cast<T *>(launch.c);
     p.lda = launch.lda;
     p.ldb = launch.ldb;
     p.ldc = launch.ldc;
     p.m = launch.m;
     p.n = launch.n;
     p.k = launch.k;
+    p.batch_a = launch.batch_a;
+    p.batch_b = launch.batch_b;
+    p.batch_c = launch.batch_c;
     p.tiles_m = (p.m + S::kTileM - 1) / S::kTileM;
     p.tiles_n = (p.n + S::kTileN - 1) / S::kTileN;
-    p.vectors_a = starts_on_vectors<T>(p.a, p.lda);
-    p.vectors_b = starts_on_vectors<T>(p.b, p.ldb);
+    p.vectors_a = starts_on_vectors<T>(launch.a, p.lda, p.batch_a);
+    p.vectors_b = starts_on_vectors<T>(launch.b, p.ldb, p.batch_b);
     const auto blocks = static_cast<unsigned>(p.tiles_m * p.tiles_n);
-    if (launch.a_transposed && launch.b_transposed)
-        matmul_tiled_kernel<T, true, true><<<blocks, S::kThreads, 0, stream>>>(p);
-    else if (launch.a_transposed)
-        matmul_tiled_kernel<T, true, false><<<blocks, S::kThreads, 0, stream>>>(p);
-    else if (launch.b_transposed)
-        matmul_tiled_kernel<T, false, true><<<blocks, S::kThreads, 0, stream>>>(p);
-    else
-        matmul_tiled_kernel<T, false, false><<<blocks, S::kThreads, 0, stream>>>(p);
+    constexpr std::int64_t kMostLayers = 65535;  // products of a batch that a grid counts
+    for (std::int64_t first = 0; first < launch.batch; first += kMostLayers) {
+        p.a = static_cast<const T *>(launch.a) + first * p.batch_a;
+        p.b = static_cast<const T *>(launch.b) + first * p.batch_b;
+        p.c = static_cast<T *>(launch.c) + first * p.batch_c;
+        const auto layers = static_cast<unsigned>(std::min(kMostLayers, launch.batch - first));
+        start(p, launch.a_transposed, launch.b_transposed, dim3(blocks, 1, layers), stream);
+    }
     return cudaGetLastError();
 }
 
