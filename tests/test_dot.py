@@ -89,11 +89,44 @@ def test_dot_of_matrices(rng: np.random.Generator) -> None:
     a, b = rng.random((3, 4)), rng.random((4, 5))
     assert np.all(np.abs(cukern.dot(a, b) - a @ b) <= product_bound(a, b, np.dtype("float64")))
     assert np.all(np.abs(cukern.dot(a[0], b) - a[0] @ b) <= product_bound(a[:1], b, np.dtype("float64"))[0])
-    for x, y in ((a, a), (a, np.ones(3)), (np.ones((2, 2, 2)), np.ones((2, 2)))):
-        with pytest.raises(ValueError, match=r"dot|matmul"):
+    for x, y in ((a, a), (a, np.ones(3)), (np.ones((2, 2, 3)), np.ones((2, 2)))):
+        with pytest.raises(ValueError, match=r"dot: (inner dimensions must match|along the dimension)"):
             cukern.dot(x, y)
-    with pytest.raises(ValueError, match="dot: b has 3 dimensions; up to 2 are supported"):
-        cukern.dot(a, np.ones((2, 4, 2)))
+
+
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
+def test_dot_of_more_dimensions(dtype: np.dtype, rng: np.random.Generator) -> None:
+    shapes = [
+        ((2, 3, 4), (4, 5)),
+        ((3, 4), (2, 4, 5)),
+        ((2, 3, 4), (5, 4, 2)),
+        ((4,), (2, 3, 4, 5)),
+        ((2, 2, 3, 4), (3, 2, 4, 1)),
+    ]
+    for x, y in [*shapes, ((2, 0, 4), (3, 4, 5)), ((2, 3, 0), (2, 0, 5))]:
+        a, b = random_array(rng, x, dtype), random_array(rng, y, dtype)
+        if dtype == "float16":
+            a, b = a % 8, b % 8
+        wide = {"f": "float128", "c": "complex256"}.get(dtype.kind, dtype)
+        wanted = np.dot(a.astype(wide), b.astype(wide))
+        result = cukern.dot(a, b)
+        assert (result.dtype, result.shape) == (dtype, wanted.shape)
+        out = np.empty(wanted.shape[::-1], dtype).T
+        assert cukern.dot(a[..., ::-1], b[..., ::-1, :], out=out) is out
+        for actual in (result, out):
+            if dtype.kind in "biu":
+                np.testing.assert_array_equal(actual, wanted)
+            else:
+                rows = a.reshape(int(np.prod(x[:-1])), x[-1])
+                columns = np.moveaxis(b, -2, 0).reshape(y[-2], int(np.prod(y[:-2])) * y[-1])
+                bound = product_bound(rows, columns, dtype).reshape(wanted.shape)
+                assert (abs(actual.astype(wide) - wanted) <= bound).all()
+
+
+def test_dot_has_no_more_dimensions_than_arrays() -> None:
+    a = cukern.ones((1,) * 40)
+    with pytest.raises(ValueError, match="dot: the product has too many dimensions"):
+        cukern.dot(a, a)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64", "bool"])

@@ -219,7 +219,7 @@ def test_shapes_that_do_not_fit(function: str, a, b, message: str) -> None:
 
 
 def test_cublas_refuses_integers() -> None:
-    with pytest.raises(TypeError, match="matmul_cublas: element type int32 is not supported; supported are floats"):
+    with pytest.raises(TypeError, match="int32 is not supported by cuBLAS; supported are floats"):
         cukern.matmul_cublas(np.ones((2, 2), np.int32), np.ones((2, 2), np.int32))
 
 

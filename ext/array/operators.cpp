@@ -111,7 +111,7 @@ PyObject *apply(const Operator &how, PyObject *a, PyObject *b, PyObject *out) no
             case OperatorRoute::failed: return nullptr;
         }
     }
-    if (how.is_product) return run_matmul(module, "matmul", MatmulAlgorithm::automatic, a, b, out, nullptr);
+    if (how.is_product) return run_matmul(module, "matmul", {}, a, b, out, nullptr);
     PyObject *const result = run_elementwise(state_of(module), how.op, a, b, out, nullptr);
     if (result != nullptr || b == nullptr) return result;
     PyObject *const operands[] = {a, b};
@@ -298,9 +298,8 @@ PyObject *array_ufunc(PyObject *self, PyObject *args, PyObject *keywords) {
     const PyRef a = as_scalar(PyTuple_GetItem(args, 2));
     const PyRef b = count > 1 ? as_scalar(PyTuple_GetItem(args, 3)) : PyRef();
     if (!a || (count > 1 && !b)) return nullptr;
-    return how.is_product
-               ? run_matmul(module, "matmul", MatmulAlgorithm::automatic, a.get(), b.get(), out, nullptr)
-               : run_elementwise(state_of(module), how.op, a.get(), b.get(), out, nullptr);
+    return how.is_product ? run_matmul(module, "matmul", {}, a.get(), b.get(), out, nullptr)
+                          : run_elementwise(state_of(module), how.op, a.get(), b.get(), out, nullptr);
 }
 
 // __array_function__(function, types, args, kwargs): NEP 18, in Python.

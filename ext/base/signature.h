@@ -8,7 +8,7 @@ namespace cukern::py {
 
 class Signature {
 public:
-    static constexpr int kMost = 9;
+    static constexpr int kMost = 11;
 
     // Read when the extension is compiled. "/" and "*" mean what they do in Python; a parameter with a default is
     // optional, and those without one come first. What this cannot read does not compile.

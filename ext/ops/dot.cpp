@@ -103,13 +103,9 @@ PyObject *dot_function(PyObject *module, PyObject *const *values, Py_ssize_t cou
         if (!find_axis(state, "dot", a.shape, b.shape, &axis)) return nullptr;
         return sum_products(state, "dot", pair, promote(a.type, b.type), axis);
     }
-    const bool is_a = a.shape.ndim > 2;
-    if (is_a || b.shape.ndim > 2) {
-        PyErr_Format(PyExc_ValueError, "dot: %s has %d dimensions; up to 2 are supported", is_a ? "a" : "b",
-                     is_a ? a.shape.ndim : b.shape.ndim);
-        return nullptr;
-    }
-    return run_matmul(module, "dot", MatmulAlgorithm::automatic, pair.a, pair.b, pair.out, pair.stream);
+    ProductOptions options;
+    options.form = ProductForm::dot;
+    return run_matmul(module, "dot", options, pair.a, pair.b, pair.out, pair.stream);
 }
 
 }  // namespace
@@ -135,8 +131,9 @@ PyMethodDef kDotMethods[] = {
      "dot" CUKERN_DOT "\n--\n\n"
      "Product of two arrays: of vectors, of matrices, or with numbers, as numpy.dot.\n\n"
      "Parameters\n----------\na, b : Array, ndarray, another library's array, or buffer\n"
-     "    Without dimensions: `multiply`. b of one: the sum of products along a's last. b of two: "
-     "`matmul`.\n" CUKERN_DOT_TEXT ">>> float(cukern.dot(a, a))\n14.0\n"},
+     "    Without dimensions: `multiply`. b of one: the sum of products along a's last. b of more: every\n"
+     "    row of a with every column of b, of shape a.shape[:-1] + b.shape[:-2] + b.shape[-1:].\n" CUKERN_DOT_TEXT
+     ">>> float(cukern.dot(a, a))\n14.0\n"},
     {nullptr, nullptr, 0, nullptr},
 };
 

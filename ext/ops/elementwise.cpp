@@ -129,6 +129,11 @@ PyObject *run_cast(ModuleState &state, const char *function, PyObject *object, E
     return run(state, function, Op::positive, result.get(), nullptr, &type, out, given_stream);
 }
 
+PyObject *run_copy(ModuleState &state, const char *function, PyObject *object, PyObject *out,
+                   PyObject *given_stream) noexcept {
+    return run(state, function, Op::positive, object, nullptr, nullptr, out, given_stream);
+}
+
 namespace {
 
 PyObject *call_elementwise(Op op, PyObject *module, PyObject *const *values, Py_ssize_t count,

@@ -1,10 +1,8 @@
-// matmul, matmul_tiled and matmul_cublas: parse, view, check, launch, return.
+// Products of matrices: view, check, launch, return. products.cpp has the functions of the module.
 #include "base/python.h"
 
 #include "base/backend.h"
 #include "base/errors.h"
-#include "base/methods.h"
-#include "call/arguments.h"
 #include "call/result.h"
 #include "ops/operations.h"
 #include "types/element_types.h"
@@ -15,64 +13,53 @@
 namespace cukern::py {
 namespace {
 
-const char *function_name(MatmulAlgorithm algorithm) noexcept {
-    switch (algorithm) {
-        case MatmulAlgorithm::automatic: return "matmul";
-        case MatmulAlgorithm::tiled: return "matmul_tiled";
-        case MatmulAlgorithm::cublas: return "matmul_cublas";
-    }
-    return "matmul";
-}
-
-bool check_dimensions(const char *function, const char *argument, const TensorView &view) noexcept {
-    if (view.ndim > 0) return true;
+bool check_dimensions(const char *function, const char *argument, int ndim) noexcept {
+    if (ndim > 0) return true;
     PyErr_Format(PyExc_ValueError, "%s: %s has no dimensions; it needs one at least (multiply takes numbers)",
                  function, argument);
     return false;
 }
 
-std::int64_t columns_of(const TensorView &view) noexcept { return view.shape[view.ndim - 1]; }
-// A vector on the left is a row, one on the right a column.
-std::int64_t rows_of(const TensorView &view) noexcept { return view.shape[view.ndim < 2 ? 0 : view.ndim - 2]; }
-
-bool refuse_shapes(const char *function, const char *what, const TensorView &a, const TensorView &b) noexcept {
-    const PyRef sa = shape_text(a.ndim, a.shape);
-    const PyRef sb = shape_text(b.ndim, b.shape);
+bool refuse_shapes(const char *function, const char *what, const Shape &a, const Shape &b) noexcept {
+    const PyRef sa = shape_text(a.ndim, a.lengths);
+    const PyRef sb = shape_text(b.ndim, b.lengths);
     if (sa && sb) PyErr_Format(PyExc_ValueError, "%s: %s: a is %U, b is %U", function, what, sa.get(), sb.get());
     return false;
 }
 
-// NumPy's rules: the result does not have the dimension that a vector lacks, and the dimensions before the last
-// two broadcast.
-bool result_shape(const char *function, const TensorView &a, const TensorView &b, Shape *shape) noexcept {
-    if (!check_dimensions(function, "a", a) || !check_dimensions(function, "b", b)) return false;
-    if (columns_of(a) != rows_of(b)) return refuse_shapes(function, "inner dimensions must match", a, b);
-    const int of_a = a.ndim > 2 ? a.ndim - 2 : 0;
-    const int of_b = b.ndim > 2 ? b.ndim - 2 : 0;
+// Dimensions before the last two.
+int batch_of(int ndim) noexcept { return ndim > 2 ? ndim - 2 : 0; }
+
+bool broadcast_batches(const char *function, const Shape &a, const Shape &b, Shape *shape) noexcept {
+    const int of_a = batch_of(a.ndim);
+    const int of_b = batch_of(b.ndim);
     shape->ndim = of_a > of_b ? of_a : of_b;
     for (int d = 0; d < shape->ndim; ++d) {
         const int in_a = d - (shape->ndim - of_a);
         const int in_b = d - (shape->ndim - of_b);
-        const std::int64_t x = in_a < 0 ? 1 : a.shape[in_a];
-        const std::int64_t y = in_b < 0 ? 1 : b.shape[in_b];
+        const std::int64_t x = in_a < 0 ? 1 : a.lengths[in_a];
+        const std::int64_t y = in_b < 0 ? 1 : b.lengths[in_b];
         if (x != y && x != 1 && y != 1)
             return refuse_shapes(function, "dimensions before the last two do not broadcast", a, b);
         shape->lengths[d] = x == 1 ? y : x;
     }
-    if (a.ndim > 1) shape->lengths[shape->ndim++] = a.shape[a.ndim - 2];
-    if (b.ndim > 1) shape->lengths[shape->ndim++] = b.shape[b.ndim - 1];
     return true;
 }
 
-// An operand as matrices in a batch of `batch` dimensions, with strides of 0 where it repeats; a vector's other
-// dimension gets length 1.
-TensorView as_matrices(const TensorView &view, int batch, const std::int64_t *lengths, bool is_left) noexcept {
+// Which dimensions of a batch are the operand's first `count`: those from `first` on.
+struct Place {
+    int first;
+    int count;
+};
+
+// An operand as matrices in a batch, with strides of 0 where it repeats; a vector's other dimension gets length 1.
+TensorView as_matrices(const TensorView &view, int batch, const std::int64_t *lengths, const Place &own,
+                       bool is_left) noexcept {
     TensorView matrices = view;
     matrices.ndim = batch + 2;
-    const int own = view.ndim > 2 ? view.ndim - 2 : 0;
     for (int d = 0; d < batch; ++d) {
-        const int at = d - (batch - own);
-        const bool repeats = at < 0 || view.shape[at] == 1;
+        const int at = d - own.first;
+        const bool repeats = d < own.first || d >= own.first + own.count || view.shape[at] == 1;
         matrices.shape[d] = lengths[d];
         matrices.strides[d] = repeats ? 0 : view.strides[at];
     }
@@ -85,22 +72,48 @@ TensorView as_matrices(const TensorView &view, int batch, const std::int64_t *le
     return matrices;
 }
 
-// The result as (m, n) matrices; a dimension that it lacks gets length 1.
-TensorView as_results(const TensorView &view, std::int64_t m, std::int64_t n, bool has_rows,
+// The result as (m, n) matrices, its dimension of rows after `rows_at` others; a dimension that it lacks gets
+// length 1.
+TensorView as_results(const TensorView &view, std::int64_t m, std::int64_t n, int rows_at, bool has_rows,
                       bool has_columns) noexcept {
     TensorView matrices = view;
     const int batch = view.ndim - (has_rows ? 1 : 0) - (has_columns ? 1 : 0);
     matrices.ndim = batch + 2;
+    for (int d = rows_at; has_rows && d < batch; ++d) {
+        matrices.shape[d] = view.shape[d + 1];
+        matrices.strides[d] = view.strides[d + 1];
+    }
     matrices.shape[batch] = m;
     matrices.shape[batch + 1] = n;
     matrices.strides[batch + 1] = has_columns ? view.strides[view.ndim - 1] : 1;
-    matrices.strides[batch] = has_rows ? view.strides[batch] : n;
+    matrices.strides[batch] = has_rows ? view.strides[rows_at] : n;
     return matrices;
 }
 
 }  // namespace
 
-PyObject *run_matmul(PyObject *module, const char *function, MatmulAlgorithm algorithm, PyObject *first,
+// NumPy's rules: a vector on the left is a row, one on the right a column, and the result does not have that
+// dimension.
+bool product_shape(const char *function, const ProductOptions &options, const Shape &a, const Shape &b,
+                   Shape *shape) noexcept {
+    if (!check_dimensions(function, "a", a.ndim) || !check_dimensions(function, "b", b.ndim)) return false;
+    if (a.lengths[a.ndim - 1] != b.lengths[b.ndim < 2 ? 0 : b.ndim - 2])
+        return refuse_shapes(function, "inner dimensions must match", a, b);
+    if (options.form == ProductForm::matmul) {
+        if (!broadcast_batches(function, a, b, shape)) return false;
+        if (a.ndim > 1) shape->lengths[shape->ndim++] = a.lengths[a.ndim - 2];
+    } else {
+        if (a.ndim + b.ndim - 2 > kMaxDims)
+            return refuse_shapes(function, "the product has too many dimensions", a, b);
+        shape->ndim = 0;
+        for (int d = 0; d < a.ndim - 1; ++d) shape->lengths[shape->ndim++] = a.lengths[d];
+        for (int d = 0; d < batch_of(b.ndim); ++d) shape->lengths[shape->ndim++] = b.lengths[d];
+    }
+    if (b.ndim > 1) shape->lengths[shape->ndim++] = b.lengths[b.ndim - 1];
+    return true;
+}
+
+PyObject *run_matmul(PyObject *module, const char *function, const ProductOptions &options, PyObject *first,
                      PyObject *second, PyObject *out, PyObject *given_stream) noexcept {
     const ModuleState &state = state_of(module);
     const Request request{state, function, out, given_stream};
@@ -113,100 +126,50 @@ PyObject *run_matmul(PyObject *module, const char *function, MatmulAlgorithm alg
     if (!a.read({state, function, "a"}, first, reading) || !b.read({state, function, "b"}, second, reading))
         return nullptr;
     Shape shape;
-    if (!result_shape(function, a.view(), b.view(), &shape)) return nullptr;
+    if (!product_shape(function, options, Shape(a.view().ndim, a.view().shape),
+                       Shape(b.view().ndim, b.view().shape), &shape))
+        return nullptr;
     const ElementType type = promote(a.type(), b.type());
     const ElementType compute = product_type(type);
-    if (algorithm == MatmulAlgorithm::cublas && is_integer(compute)) {
-        PyErr_Format(PyExc_TypeError,
-                     "%s: element type %s is not supported; supported are floats and complex numbers (matmul "
-                     "takes integers and bool too)",
-                     function, name_of(type));
+    if (options.algorithm == MatmulAlgorithm::cublas && is_integer(compute)) {
+        PyErr_Format(
+            PyExc_TypeError,
+            "%s: element type %s is not supported by cuBLAS; supported are floats and complex numbers (matmul "
+            "takes integers and bool too)",
+            function, name_of(type));
         return nullptr;
     }
+    const bool is_sum = options.keeps_sums && is_floating(type) && size_of(type) == 2;
     Operand *const operands[] = {&a, &b};
     Result result;
-    if (!result.prepare(request, shape, type, operands, 2, Overlap::none_allowed, reading)) return nullptr;
+    if (!result.prepare(request, shape, is_sum ? ElementType::float32 : type, operands, 2, Overlap::none_allowed,
+                        reading))
+        return nullptr;
+    const bool is_dot = options.form == ProductForm::dot;
     const bool has_rows = a.view().ndim > 1;
     const bool has_columns = b.view().ndim > 1;
+    const int of_a = batch_of(a.view().ndim);
+    const int of_b = batch_of(b.view().ndim);
     const int batch = shape.ndim - (has_rows ? 1 : 0) - (has_columns ? 1 : 0);
-    const TensorView x = as_matrices(a.view(), batch, shape.lengths, true);
-    const TensorView y = as_matrices(b.view(), batch, shape.lengths, false);
-    const TensorView z = as_results(result.view(), x.shape[batch], y.shape[batch + 1], has_rows, has_columns);
+    const int rows_at = is_dot ? of_a : batch;
+    if (is_dot && has_rows)  // in the shape of the batch, rows are none of its dimensions
+        for (int d = rows_at; d < batch; ++d) shape.lengths[d] = shape.lengths[d + 1];
+    const TensorView x = as_matrices(a.view(), batch, shape.lengths, {is_dot ? 0 : batch - of_a, of_a}, true);
+    const TensorView y = as_matrices(b.view(), batch, shape.lengths, {batch - of_b, of_b}, false);
+    const TensorView z =
+        as_results(result.view(), x.shape[batch], y.shape[batch + 1], rows_at, has_rows, has_columns);
     MatmulCall call;
-    call.algorithm = algorithm;
+    call.algorithm = options.algorithm;
     call.compute = compute;
+    call.allows_tf32 = options.allows_tf32;
     call.inputs[0] = &x;
     call.inputs[1] = &y;
     call.out = &z;
-    const bool is_preferred = algorithm == MatmulAlgorithm::automatic && prefers_cublas(call);
-    if (result.place(call) != Placement::host && (algorithm == MatmulAlgorithm::cublas || is_preferred))
+    const bool is_preferred = options.algorithm == MatmulAlgorithm::automatic && prefers_cublas(call);
+    if (result.place(call) != Placement::host && (options.algorithm == MatmulAlgorithm::cublas || is_preferred))
         if (!seek_cublas(module)) return nullptr;
     return result.perform(request, backend, operands, 2, call,
                           [&](const Execution &where) { return matmul(call, where); });
 }
-
-namespace {
-
-PyObject *call_matmul(MatmulAlgorithm algorithm, PyObject *module, PyObject *const *values, Py_ssize_t count,
-                      PyObject *names) noexcept {
-    Arguments arguments;
-    const char *const function = function_name(algorithm);
-    if (!parse_arguments(state_of(module), function, 2, values, count, names, &arguments)) return nullptr;
-    return run_matmul(module, function, algorithm, arguments.positional[0], arguments.positional[1], arguments.out,
-                      arguments.stream);
-}
-
-template <MatmulAlgorithm algorithm>
-PyObject *method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
-    return call_matmul(algorithm, module, values, count, names);
-}
-
-}  // namespace
-
-#define CUKERN_MATMUL_DOC(name, summary, types, errors)                                                        \
-    name "(a, b, /, *, out=None, stream=None)\n--\n\n" summary                                                 \
-         "\n\nParameters\n----------\n"                                                                        \
-         "a, b : Array, ndarray, another library's array, or buffer\n"                                         \
-         "    Of one dimension or more, with any strides; a's last length is b's last but one. Dimensions\n"   \
-         "    before the last two are batches, and broadcast. Element types: " types                           \
-         ".\n"                                                                                                 \
-         "out : array of any kind, or writable buffer, optional\n"                                             \
-         "    Takes the result, and is returned. It shares no memory with `a` or `b`.\n"                       \
-         "\nReturns\n-------\n"                                                                                \
-         "array of the kind of `a`, or `out`\n"                                                                \
-         "    (..., m, k) with (..., k, n) gives (..., m, n); a vector's dimension leaves the result, so\n"    \
-         "    that two of them give shape (). The element type is the promoted type of the operands. 16-bit\n" \
-         "    floats are summed in float32, integers wrap, and of bool it is whether any product holds.\n"     \
-         "\nRaises\n------\n"                                                                                  \
-         "TypeError\n    An operand is no array, or of another element type.\n"                                \
-         "ValueError\n    Inner dimensions differ; batches do not broadcast; an operand has no dimensions;\n"  \
-         "    `out` has another shape, is read-only, or overlaps an operand.\n" errors                         \
-         "CudaError\n    A call of CUDA or cuBLAS failed.\n"                                                   \
-         "\nExamples\n--------\n"                                                                              \
-         ">>> import numpy, cukern\n"                                                                          \
-         ">>> a = numpy.ones((2, 3), numpy.float32)\n"                                                         \
-         ">>> cukern." name                                                                                    \
-         "(a, a.T)\n"                                                                                          \
-         "array([[3., 3.],\n"                                                                                  \
-         "       [3., 3.]], dtype=float32)\n"
-
-PyMethodDef kMatmulMethods[] = {
-    {"matmul", as_method(method<MatmulAlgorithm::automatic>), METH_FASTCALL | METH_KEYWORDS,
-     CUKERN_MATMUL_DOC("matmul",
-                       "Multiply two matrices, by the faster of `matmul_cublas` and `matmul_tiled`.\n\n"
-                       "float32 is computed in full precision, without TF32. On the processor products of\n"
-                       "floats and complex numbers are those of NumPy's BLAS, but for small ones.",
-                       "all", "")},
-    {"matmul_tiled", as_method(method<MatmulAlgorithm::tiled>), METH_FASTCALL | METH_KEYWORDS,
-     CUKERN_MATMUL_DOC("matmul_tiled", "Multiply two matrices with cukern's own shared-memory kernel.", "all",
-                       "")},
-    {"matmul_cublas", as_method(method<MatmulAlgorithm::cublas>), METH_FASTCALL | METH_KEYWORDS,
-     CUKERN_MATMUL_DOC("matmul_cublas",
-                       "Multiply two matrices with cuBLAS, in full precision (no TF32).\n\n"
-                       "On the host back-end it computes as `matmul` does.",
-                       "floats and complex numbers",
-                       "RuntimeError\n    cuBLAS was not found; the message says what was tried.\n")},
-    {nullptr, nullptr, 0, nullptr},
-};
 
 }  // namespace cukern::py

@@ -24,6 +24,7 @@ from ._namespace import e, finfo, iinfo, inf, isdtype, nan, newaxis, pi
 
 if _typing.TYPE_CHECKING:
     from ._allclose import allclose
+    from ._contractions import einsum, tensordot
     from ._elementwise_kernel import ElementwiseKernel
     from ._fuse import fuse
     from ._pinned import empty_pinned, pinned_allocator, zeros_pinned
@@ -35,10 +36,12 @@ _LATER = {
     "ElementwiseKernel": "_elementwise_kernel",
     "ReductionKernel": "_reduction_kernel",
     "allclose": "_allclose",
+    "einsum": "_contractions",
     "empty_pinned": "_pinned",
     "fuse": "_fuse",
     "pinned_allocator": "_pinned",
     "progress": "_progress",
+    "tensordot": "_contractions",
     "zeros_pinned": "_pinned",
 }
 
@@ -50,6 +53,7 @@ __all__ = [
     "ReductionKernel",
     "allclose",
     "e",
+    "einsum",
     "empty_pinned",
     "finfo",
     "fuse",
@@ -63,6 +67,7 @@ __all__ = [
     "pi",
     "pinned_allocator",
     "progress",
+    "tensordot",
     "zeros_pinned",
     *(name for name in sorted(vars(_cukern)) if not name.startswith("_")),
 ]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from . import _cukern
+from ._contractions import einsum, tensordot
 from ._cukern import Array
 
 
@@ -170,9 +171,23 @@ def _copy(a: Any, order: str = "K", subok: bool = False) -> Any:
 
 def _dot(a: Any, b: Any, out: Any = None) -> Any:
     _check_operands(a, b)
-    if np.ndim(a) > 2 or np.ndim(b) > 2:
-        raise _Unsupported("more than two dimensions")
     return _cukern.dot(a, b, out=out)
+
+
+def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    _check_operands(a, b)
+    return tensordot(a, b, axes=axes)
+
+
+def _einsum(subscripts: Any, *operands: Any, out: Any = None, **options: Any) -> Any:
+    _check_operands(*operands)
+    repeats = isinstance(subscripts, str) and any(
+        len(set(x) - {"."}) != len(x.replace(".", ""))
+        for x in subscripts.replace(" ", "").partition("->")[0].split(",")
+    )
+    if not isinstance(subscripts, str) or len(operands) != 2 or options or repeats:
+        raise _Unsupported("einsum")
+    return einsum(subscripts, *operands, out=out)
 
 
 def _round(a: Any, decimals: int = 0, out: Any = None) -> Any:
@@ -242,6 +257,8 @@ _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.copyto: _copyto,
     np.copy: _copy,
     np.dot: _dot,
+    np.tensordot: _tensordot,
+    np.einsum: _einsum,
     np.round: _round,
     np.around: _round,
     np.array_equal: _array_equal,

@@ -79,6 +79,7 @@ enum class MatmulAlgorithm : std::int8_t { automatic, tiled, cublas };
 struct MatmulCall : CallArrays {
     MatmulAlgorithm algorithm = MatmulAlgorithm::automatic;
     ElementType compute = ElementType::float32;
+    bool allows_tf32 = false;  // float32 by the tensor cores, which keep 11 bits of an operand
 };
 
 Status matmul(const MatmulCall &call, const Execution &where) noexcept;

@@ -47,6 +47,8 @@ std::int64_t rows_of(const MatmulCall &call) noexcept { return call.out->shape[c
 std::int64_t columns_of(const MatmulCall &call) noexcept { return call.out->shape[call.out->ndim - 1]; }
 std::int64_t depth_of(const MatmulCall &call) noexcept { return call.inputs[0]->shape[call.out->ndim - 1]; }
 
+bool is_short(ElementType type) noexcept { return is_floating(type) && size_of(type) == 2; }
+
 bool is_real_of_32_or_64(ElementType type) noexcept {
     return type == ElementType::float32 || type == ElementType::float64;
 }
@@ -111,12 +113,14 @@ public:
         TensorView b;
         CUKERN_TRY(prepare(*call_.inputs[0], a_block_, &a));
         CUKERN_TRY(prepare(*call_.inputs[1], b_block_, &b));
-        const TensorView own = as_type(out, compute_);
+        const bool is_sum = is_short(compute_) && out.type == ElementType::float32;
+        const ElementType result_type = is_sum ? out.type : compute_;
+        const TensorView own = as_type(out, result_type);
         Matrix matrix;
-        if (own.type == compute_ && as_matrix(own, &matrix)) return launch_all(a, b, own);
-        const std::int64_t bytes = count_of(out) * size_of(compute_);
+        if (own.type == result_type && as_matrix(own, &matrix)) return launch_all(a, b, own);
+        const std::int64_t bytes = count_of(out) * size_of(result_type);
         CUKERN_TRY(out_block_.acquire(context_, static_cast<std::size_t>(bytes), stream_));
-        const TensorView result = packed_like(out, compute_, out_block_.data());
+        const TensorView result = packed_like(out, result_type, out_block_.data());
         CUKERN_TRY(launch_all(a, b, result));
         return copy(result, out);
     }
@@ -128,8 +132,8 @@ private:
         by_library_ = call_.algorithm == MatmulAlgorithm::cublas;
         if (call_.algorithm == MatmulAlgorithm::automatic)
             by_library_ = is_for_library(call_, backend) && (backend == Backend::host || find_cublas());
-        const bool is_short = is_floating(call_.compute) && size_of(call_.compute) == 2;
-        compute_ = is_short && (backend == Backend::host || !by_library_) ? ElementType::float32 : call_.compute;
+        const bool has_kernel = by_library_ && backend == Backend::cuda;
+        compute_ = is_short(call_.compute) && !has_kernel ? ElementType::float32 : call_.compute;
     }
 
     TensorView zero() const noexcept {
@@ -173,6 +177,8 @@ private:
         const Batch batch(x, y, z);
         MatmulLaunch p;
         p.type = compute_;
+        p.result = z.type;
+        p.allows_tf32 = call_.allows_tf32;
         p.m = rows_of(call_);
         p.k = depth_of(call_);
         p.n = columns_of(call_);
@@ -220,7 +226,7 @@ private:
             }
             p.a = static_cast<char *>(a.data) + (is_turned ? at_y : at_x) * size;
             p.b = static_cast<char *>(b.data) + (is_turned ? at_x : at_y) * size;
-            p.c = static_cast<char *>(c.data) + at_z * size;
+            p.c = static_cast<char *>(c.data) + at_z * size_of(p.result);
             CUKERN_TRY(launch(p));
             int d = last - 1;
             for (; d >= 0 && ++index[d] == batch.shape[d]; --d) index[d] = 0;

@@ -113,6 +113,8 @@ constexpr bool scans_in(ElementType type) {
 // transposed is row-major with a leading dimension of at least its row length; a transposed one column-major.
 struct MatmulLaunch {
     ElementType type;
+    ElementType result;  // that of c: `type`, or float32 for a library's products of 16-bit floats
+    bool allows_tf32;
     std::int64_t m, n, k;
     const void *a;
     std::int64_t lda;

@@ -55,6 +55,7 @@ struct GemmType {
 };
 constexpr int kCompute32 = 68;
 constexpr int kCompute64 = 70;
+constexpr int kComputeTf32 = 77;
 constexpr int kDefaultAlgorithm = -1;
 constexpr int kNoShortSums = 16;  // a math mode: sums of 16-bit products stay in float32, however k is split
 
@@ -203,14 +204,15 @@ CublasStatus gemm_batched(const Library &library, Handle handle, const MatmulLau
     const bool is_wide = type.compute == kCompute64;
     const void *const one = is_wide ? static_cast<const void *>(wide) : narrow;
     const void *const zero = is_wide ? static_cast<const void *>(wide + 2) : narrow + 2;
-    return library.gemm_batched(handle, p.b_transposed ? kTranspose : kNoTranspose,
-                                p.a_transposed ? kTranspose : kNoTranspose, p.n, p.m, p.k, one, p.b, type.data,
-                                p.ldb, p.batch_b, p.a, type.data, p.lda, p.batch_a, zero, p.c, type.data, p.ldc,
-                                p.batch_c, p.batch, type.compute, kDefaultAlgorithm);
+    return library.gemm_batched(
+        handle, p.b_transposed ? kTranspose : kNoTranspose, p.a_transposed ? kTranspose : kNoTranspose, p.n, p.m,
+        p.k, one, p.b, type.data, p.ldb, p.batch_b, p.a, type.data, p.lda, p.batch_a, zero, p.c,
+        gemm_type(p.result).data, p.ldc, p.batch_c, p.batch,
+        p.allows_tf32 && p.type == ElementType::float32 ? kComputeTf32 : type.compute, kDefaultAlgorithm);
 }
 
 CublasStatus gemm(const Library &library, Handle handle, const MatmulLaunch &p, const char **api) noexcept {
-    if (p.batch == 1 && p.type == ElementType::float32) {
+    if (p.batch == 1 && p.type == ElementType::float32 && !p.allows_tf32) {
         *api = "cublasSgemm";
         return gemm<float>(library.sgemm, handle, p);
     }
