@@ -287,6 +287,7 @@ task_array_api_tests() {
     for name in operators_and_elementwise_functions special_cases statistical_functions dlpack; do
         files+=("array_api_tests/test_$name.py")
     done
+    for name in matmul tensordot vecdot; do files+=("array_api_tests/test_linalg.py::test_$name"); done
     (cd "$ARRAY_API_TESTS" && ARRAY_API_TESTS_MODULE=cukern CUKERN_BACKEND=host "$BIN/python" -m pytest -q -rfE \
         --disable-warnings -p no:cacheprovider --disable-deadline --xfails-file="$xfails" \
         "${files[@]}" "$@")

@@ -1,8 +1,9 @@
 // Matrix products on the CPU: our own, of integers and small ones, and those that another library's BLAS computes.
 //
 // Idea: out is cut into blocks of kRows x kColumns, one a task. For each kDepth of k the block of b is packed,
-// and every row of a runs along it: the innermost loop is c[j] += a * b[j] over packed memory, which
-// vectorises. Limit: the load and store of c, two an fma.
+// and every row of a runs along it: the innermost loop is sum[j] += a * b[j] over packed memory, which
+// vectorises. Sums of kDepth terms are joined by kGroup of them before c takes them, so that an error grows with
+// kDepth + kGroup + k / (kDepth * kGroup). Limit: the load and store of the sums, two an fma.
 #include <algorithm>
 
 #include "formulas/arithmetic.cuh"
@@ -16,12 +17,15 @@ namespace {
 constexpr std::int64_t kRows = 32;
 constexpr std::int64_t kColumns = 128;
 constexpr std::int64_t kDepth = 64;
+constexpr std::int64_t kGroup = 16;
 
 template <typename T>
 struct Blocks {
     T a[kDepth];
     T b[kDepth][kColumns];
     T c[kRows][kColumns];
+    T group[kRows][kColumns];  // over kGroup times as much of k as
+    T sum[kColumns];           // of a row, over kDepth
 };
 
 template <typename T>
@@ -32,6 +36,16 @@ T fused(T c, T a, T b) noexcept {
     } else {
         using W = wrapping_t<T>;
         return static_cast<T>(static_cast<W>(c) + static_cast<W>(a) * static_cast<W>(b));
+    }
+}
+
+template <typename T>
+void add_row(T *sums, const T *row, std::int64_t n) noexcept {
+    for (std::int64_t j = 0; j < n; ++j) {
+        if constexpr (is_complex<T>)
+            sums[j] = {sums[j].real + row[j].real, sums[j].imag + row[j].imag};
+        else
+            sums[j] = static_cast<T>(static_cast<wrapping_t<T>>(sums[j]) + static_cast<wrapping_t<T>>(row[j]));
     }
 }
 
@@ -47,15 +61,24 @@ void compute_block(const MatmulLaunch &p, std::int64_t product, std::int64_t row
     const std::int64_t b_column = p.b_transposed ? p.ldb : 1;
     const std::int64_t rows = std::min(kRows, p.m - row);
     const std::int64_t columns = std::min(kColumns, p.n - column);
-    for (std::int64_t i = 0; i < rows; ++i) std::fill_n(s.c[i], columns, T{});
+    for (std::int64_t i = 0; i < rows; ++i) {
+        std::fill_n(s.c[i], columns, T{});
+        std::fill_n(s.group[i], columns, T{});
+    }
     for (std::int64_t k0 = 0; k0 < p.k; k0 += kDepth) {
         const std::int64_t depth = std::min(kDepth, p.k - k0);
+        const bool ends_group = k0 + depth == p.k || (k0 / kDepth + 1) % kGroup == 0;
         for (std::int64_t k = 0; k < depth; ++k)
             for (std::int64_t j = 0; j < columns; ++j) s.b[k][j] = b[(k0 + k) * b_row + (column + j) * b_column];
         for (std::int64_t i = 0; i < rows; ++i) {
             for (std::int64_t k = 0; k < depth; ++k) s.a[k] = a[(row + i) * a_row + (k0 + k) * a_column];
+            std::fill_n(s.sum, columns, T{});
             for (std::int64_t k = 0; k < depth; ++k)
-                for (std::int64_t j = 0; j < columns; ++j) s.c[i][j] = fused(s.c[i][j], s.a[k], s.b[k][j]);
+                for (std::int64_t j = 0; j < columns; ++j) s.sum[j] = fused(s.sum[j], s.a[k], s.b[k][j]);
+            add_row(s.group[i], s.sum, columns);
+            if (!ends_group) continue;
+            add_row(s.c[i], s.group[i], columns);
+            std::fill_n(s.group[i], columns, T{});
         }
     }
     for (std::int64_t i = 0; i < rows; ++i) std::copy_n(s.c[i], columns, c + (row + i) * p.ldc + column);

@@ -1,0 +1,50 @@
+"""How accurate products are, beside the best library's for the same precision."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import SMALL
+from oracles import wider
+
+import cukern
+
+TYPES = ["float16", "float32", "float64", "complex64", "complex128"]
+DEPTHS = [256, 4096] if SMALL else [256, 4096, 16384]
+pytestmark = pytest.mark.usefixtures("backend")
+
+
+def values(rng: np.random.Generator, kind: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return normal or uniform values, or such that span twelve powers of ten."""
+    draw = rng.random if kind == "uniform" else rng.standard_normal
+    found = np.asarray(draw(shape), np.complex128 if dtype.kind == "c" else np.float64)
+    if dtype.kind == "c":
+        found = found + 1j * draw(shape)
+    if kind == "scaled":
+        found = found * 10.0 ** rng.integers(-6, 7, shape)
+    return found.astype(dtype)
+
+
+def error(actual: np.ndarray, wanted: np.ndarray) -> float:
+    """Return the relative error in the Frobenius norm."""
+    return float(np.sqrt((abs(actual.astype(wanted.dtype) - wanted) ** 2).sum() / (abs(wanted) ** 2).sum()))
+
+
+@pytest.mark.parametrize("kind", ["normal", "uniform", "scaled"])
+@pytest.mark.parametrize("name", TYPES)
+def test_errors_are_those_of_the_best_library(name: str, kind: str, backend: str, rng: np.random.Generator) -> None:
+    dtype = np.dtype(name)
+    if name == "float16" and kind == "scaled":
+        kind = "normal"  # twelve powers of ten are more than it has
+    for k in DEPTHS:
+        a, b = values(rng, kind, (40, k), dtype), values(rng, kind, (k, 50), dtype)
+        wide = wider(dtype)
+        wanted = a.astype(wide) @ b.astype(wide)
+        if backend == "cuda":
+            best = error(cukern.matmul_cublas(a, b), wanted)
+        else:
+            sums = np.float32 if name == "float16" else dtype
+            best = error((a.astype(sums) @ b.astype(sums)).astype(dtype), wanted)
+        for function in (cukern.matmul, cukern.matmul_tiled):
+            assert error(function(a, b), wanted) <= 1.5 * best
+            assert error(function(np.stack([a, a]), b)[1], wanted) <= 1.5 * best
