@@ -20,6 +20,7 @@ import harness  # noqa: E402
 from source_id import source_id  # noqa: E402
 
 PARTS = ["device", "host", "transfers", "calls", "kernels", "elementwise", "reductions"]
+OTHERS = ["products"]  # which take longer, and run where they are named
 
 
 def machine() -> dict[str, Any]:
@@ -48,7 +49,7 @@ def machine() -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS + OTHERS)}")
     parser.add_argument("--output", type=Path, default=HERE / "results")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
