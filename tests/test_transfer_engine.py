@@ -269,6 +269,44 @@ def test_products_do_without_memory_that_is_not_there(in_chunks: Callable[..., N
     assert (cukern.matmul(a, a.T) == 5000).all()
 
 
+# --- batches of products ---
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "complex64", "int8", "bool"])
+def test_batches_of_every_layout(in_chunks: Callable[..., None], dtype: str, rng: np.random.Generator) -> None:
+    in_chunks(256, 3)
+    shapes = [((9, 5, 7), (9, 7, 4)), ((9, 5, 7), (7, 4)), ((5, 7), (9, 7, 4)), ((3, 1, 5, 7), (4, 7, 2))]
+    for x, y in [*shapes, ((3, 2, 5, 7), (3, 1, 7, 2)), ((7,), (20, 7, 4)), ((30, 5, 7), (7,))]:
+        a, b = (rng.integers(0, 2 if dtype == "bool" else 4, shape).astype(dtype) for shape in (x, y))
+        wanted = a @ b
+        for turn in (lambda v: v, lambda v: v[..., ::-1].copy()[..., ::-1], np.asfortranarray):
+            result = cukern.matmul(turn(a), turn(b))
+            assert result.dtype == dtype
+            np.testing.assert_array_equal(result, wanted)
+            out = turn(np.zeros(wanted.shape, dtype))
+            assert cukern.matmul(turn(a), turn(b), out=out) is out
+            np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize("limit", [None, 1 << 20, 200_000])
+def test_batches_of_many_chunks(in_chunks: Callable[..., None], limit: int | None, rng: np.random.Generator) -> None:
+    _cukern._release_caches()
+    in_chunks(100_000, 4)
+    a, b = rng.random((200, 30, 40), np.float32), rng.random((200, 40, 20), np.float32)
+    if limit is not None:
+        cukern.set_memory_limit(cukern.memory_info()["in_use"] + limit)
+    for other in (b, b[:1], b[0]):
+        result = cukern.matmul(a, other)
+        exact = a.astype(float) @ other.astype(float)
+        assert (np.abs(result - exact) <= product_bound(a, other, np.dtype("float32"))).all()
+
+
+def test_large_matrices_of_a_batch_go_by_panels(in_chunks: Callable[..., None], rng: np.random.Generator) -> None:
+    in_chunks(4096, 3)
+    a, b = rng.integers(0, 9, (3, 1100, 40)).astype("float32"), rng.integers(0, 9, (40, 1000)).astype("float32")
+    np.testing.assert_array_equal(cukern.matmul(a, b), a @ b)
+
+
 # --- copies ---
 
 
@@ -328,10 +366,12 @@ def test_pinned_arrays_are_not_copied_again(in_chunks: Callable[..., None], rng:
 # --- faults, threads ---
 
 ONES = np.ones((200, 300), np.float32)
+EYE = np.eye(300, dtype=np.float32)
 WORK: dict[str, Callable[[np.ndarray], Any]] = {
     "add": lambda out: cukern.add(ONES, ONES, out=out),
     "broadcast add": lambda out: cukern.add(ONES, ONES[0], out=out),
     "product": lambda out: cukern.matmul(ONES, np.ones((300, 300), np.float32), out=out),
+    "products": lambda out: cukern.matmul(ONES.reshape(20, 10, 300), EYE, out=out.reshape(20, 10, 300)),
     "upload": lambda out: cukern.asarray(ONES),
     "download": lambda out: cukern.copyto(out, cukern.ones(out.shape, "float32")),
 }

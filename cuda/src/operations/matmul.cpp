@@ -10,8 +10,10 @@
 #include "context/scratch_buffer.h"
 #include "operations/device_budget.h"
 #include "operations/execute.h"
+#include "operations/matmul_batches.h"
 #include "operations/matmul_panels.h"
 #include "plan/layout.h"
+#include "transfer/pipeline.h"
 
 namespace cukern {
 namespace {
@@ -292,8 +294,8 @@ TensorView without_first(const TensorView &view) noexcept {
     return rest;
 }
 
-// Arrays of the host by way of the device: what does not fit there at once by halves of the batch, and single
-// products by panels.
+// Arrays of the host by way of the device: batches of small matrices in chunks, and single products by panels.
+// What does not fit there at once is halved.
 template <typename Launch>
 Status multiply_staged(const MatmulCall &call, int device, const Launch &launch) noexcept {
     const TensorView &out = *call.out;
@@ -310,7 +312,11 @@ Status multiply_staged(const MatmulCall &call, int device, const Launch &launch)
         for (TensorView &view : views) view = without_first(view);
         return multiply_staged(part, device, launch);
     }
-    if (fits_on_device(call, device)) return execute_staged(call, device, Staging::Uses::many, launch);
+    if (is_in_batches(call, device)) return matmul_in_batches(call, device);
+    // Each of large ones goes by panels.
+    const bool are_large = is_worth_a_pipeline(rows_of(call) * columns_of(call) * size_of(out.type));
+    if (!are_large && fits_on_device(call, device))
+        return execute_staged(call, device, Staging::Uses::many, launch);
     const std::int64_t n = out.shape[0];
     for (const auto &[begin, end] : {std::pair{std::int64_t{0}, n / 2}, std::pair{n / 2, n}}) {
         views[0] = part_of(*call.inputs[0], begin, end);
