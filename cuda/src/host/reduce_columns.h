@@ -14,7 +14,7 @@
 
 namespace cukern::host {
 
-constexpr std::int64_t kTileBytes = 16384;  // of partial results: whole rows, or long parts, are read at once
+constexpr std::int64_t kTileBytes = 32768;  // of partial results: whole rows, or long parts, are read at once
 constexpr std::int64_t kNarrow = 64;        // results of a tile from which on another library's loop pays
 constexpr std::int64_t kGroup = 32;
 constexpr std::int64_t kIndexRows = 1 << 30;  // that 32-bit indices count
@@ -27,10 +27,11 @@ inline bool lies_in_columns(const ReduceLaunch &launch) noexcept {
            (launch.num_reduced == 0 || launch.reduced_strides[launch.num_reduced - 1] != 1);
 }
 
-// How many results a tile has at most.
+// How many results a tile has at most: half as many of what needs further memory, for stacks may be small.
 template <Op op, typename T>
 inline constexpr std::int64_t kTile =
-    std::max<std::int64_t>(kNarrow, kTileBytes / std::max(sizeof(T), sizeof(typename Reducer<op, T>::A)));
+    std::max<std::int64_t>(kNarrow, kTileBytes / (op == Op::var || op == Op::argmax || op == Op::argmin ? 2 : 1) /
+                                        std::max(sizeof(T), sizeof(typename Reducer<op, T>::A)));
 
 // Rows that are joined into a tile one after the other.
 template <Op op, typename T>
@@ -86,7 +87,10 @@ private:
         const char *row = element_at(launch_, base_ + walk_.offset);
         walk_.advance(1);
         ++at_;
-        if (launch_.type == ElementTypeOf<T>::value) return reinterpret_cast<const T *>(row);
+        // A Bool is looked at as any byte is: true where it is not zero.
+        constexpr bool kOfBytes = op == Op::any;
+        if (launch_.type == ElementTypeOf<T>::value || (kOfBytes && size_of(launch_.type) == 1))
+            return reinterpret_cast<const T *>(row);
         load_elements(launch_, row, 1, row_, m_);
         return row_;
     }
