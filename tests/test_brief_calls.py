@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from conftest import use
+from numpy_loops import use_numpy_loops
 
 import cukern
 from cukern import _cukern
@@ -147,11 +148,13 @@ def test_placement_is_still_explained() -> None:
 @pytest.mark.gpu
 def test_a_placement_that_is_asked_for_holds() -> None:
     use("cuda")
+    use_numpy_loops(True)
     x = np.ones(100, "f4")
     before = cukern.counters()
     with cukern.placement("device"):
         cukern.add(x, x)
-    cukern.add(x, x)
+    with cukern.placement("auto"):
+        cukern.add(x, x)
     after = cukern.counters()
     assert after["calls_on_device"] == before["calls_on_device"] + 1
     assert after["calls_on_host"] == before["calls_on_host"] + 1

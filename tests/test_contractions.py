@@ -114,6 +114,22 @@ def test_integers_wrap(dtype: np.dtype, rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(cukern.tensordot(a, b, axes=([2, 1], [0, 1])), np.tensordot(a, b, ([2, 1], [0, 1])))
 
 
+def test_one_operand_alone_is_summed_in_more_bits() -> None:
+    a, b = np.ones((300, 300), np.float16), np.full(2, 0.001, np.float16)
+    result = cukern.einsum("ij,k->k", a, b)
+    assert result.dtype == np.float16
+    np.testing.assert_allclose(result, 90, rtol=2.0**-9)
+    array = cukern.einsum("ij,k->k", cukern.asarray(a).astype("bfloat16"), cukern.asarray(b).astype("bfloat16"))
+    assert array.dtype == "bfloat16"
+
+
+def test_buffers_and_numbers_of_numpy(rng: np.random.Generator) -> None:
+    a = integers(rng, (3, 4))
+    np.testing.assert_array_equal(cukern.tensordot(memoryview(a), a.T, axes=np.int64(1)), a @ a.T)
+    np.testing.assert_array_equal(cukern.tensordot(a, a, axes=(np.int64(1), 1)), a @ a.T)
+    np.testing.assert_array_equal(cukern.einsum("ij,kj", memoryview(a), memoryview(a)), a @ a.T)
+
+
 def test_tensordot_refuses() -> None:
     a = np.ones((2, 3))
     for axes in (3, -1, ([0], [0, 1]), ([0, 0], [0, 0]), ([2], [0]), 1):

@@ -292,6 +292,11 @@ def test_layouts_of_batches(function: str, dtype: str, rng: np.random.Generator)
     for x in [*views_of(a), np.broadcast_to(a[:1], a.shape), a.transpose(1, 0, 2, 3).copy().transpose(1, 0, 2, 3)]:
         for y in [*views_of(b), np.broadcast_to(b[0], b.shape)]:
             check(f(x, y), x, y)
+    for x, y in ((a[::-1], b), (a[:, ::-1], b[::-1]), (a[::-1, ::-1], b[0])):
+        check(f(x, y), x, y)
+        out = np.zeros((3, 2, 9, 7), dtype)[::-1]
+        assert f(x, y, out=out) is out
+        check(np.array(out), x, y)
     for out in views_of(np.zeros((3, 2, 9, 7), dtype)):
         assert f(a, b, out=out) is out
         check(np.array(out), a, b)
@@ -303,6 +308,21 @@ def test_mixed_types_of_batches(function: str, rng: np.random.Generator) -> None
         y = ELEMENT_TYPES[int(rng.integers(len(ELEMENT_TYPES)))]
         a, b = operand(rng, (2, 5, 6), x), operand(rng, (6, 4), y)
         check(getattr(cukern, function)(a, b), a, b)
+
+
+@pytest.mark.parametrize("function", ["matmul", "matmul_tiled"])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "float16"])
+def test_out_takes_the_promoted_type(function: str, dtype: str) -> None:
+    a = np.full((2, 5), 1 if dtype == "bool" else 100, dtype)
+    wanted = cukern.matmul(a, a.T)
+    assert wanted.dtype == dtype
+    for wider_type in ("int32", "float32", "float64") if dtype != "float16" else ("float32", "float64"):
+        out = np.empty((2, 2), wider_type)
+        assert getattr(cukern, function)(a, a.T, out=out) is out
+        np.testing.assert_array_equal(out, wanted.astype(wider_type))
+    array = cukern.empty((2, 2), "float64")
+    assert getattr(cukern, function)(cukern.asarray(a), cukern.asarray(a).T, out=array) is array
+    np.testing.assert_array_equal(cukern.asnumpy(array), wanted.astype("float64"))
 
 
 def test_bool_counts_nothing() -> None:
@@ -333,16 +353,21 @@ def test_batches_are_few_launches(rng: np.random.Generator) -> None:
     assert launches(a.reshape(2, 3, 5, 4), b.reshape(2, 3, 4, 3)) == 1
     assert launches(a.reshape(2, 3, 5, 4), b[:3]) == 2  # one for each repetition
     assert launches(a[..., ::-1], b) == 2
+    many = operand(rng, (50, 1, 5, 4), np.dtype(np.float32))
+    assert launches(many, b[:2]) == 2  # the longest dimension is that of a launch
 
 
 @pytest.mark.parametrize("backend", STAGED, indirect=True)
 def test_batches_beyond_the_memory_limit(rng: np.random.Generator) -> None:
-    a, b = operand(rng, (40, 64, 64), np.dtype(np.float32)), operand(rng, (40, 64, 64), np.dtype(np.float32))
     cukern.empty_cache()
-    cukern.set_memory_limit(cukern.memory_info()["in_use"] + (1 << 20))  # an eighth of the operands
+    cukern.set_memory_limit(cukern.memory_info()["in_use"] + (1 << 20))  # an eighth of operands of float32
     try:
-        with cukern.placement("device"):
-            check(cukern.matmul(a, b), a, b)
-            check(cukern.matmul(a.reshape(2, 20, 64, 64), b[0]), a.reshape(2, 20, 64, 64), b[0])
+        for dtype in ("float32", "float16", "int8", "bool", "complex64"):
+            a, b = (operand(rng, (40, 64, 64), np.dtype(dtype)) for _ in range(2))
+            for f in (cukern.matmul, cukern.matmul_tiled):
+                with cukern.placement("device"), np.errstate(all="ignore"):
+                    check(f(a, b), a, b)
+                    check(f(a.reshape(2, 20, 64, 64), b[0]), a.reshape(2, 20, 64, 64), b[0])
+                    check(f(a.reshape(320, 512), b.reshape(512, 320)), a.reshape(320, 512), b.reshape(512, 320))
     finally:
         cukern.set_memory_limit(None)

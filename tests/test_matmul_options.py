@@ -128,6 +128,18 @@ def test_c_is_out(rng: np.random.Generator) -> None:
     assert_close(cukern.asnumpy(array), *wanted, c.dtype)
 
 
+def test_c_of_a_narrower_type_is_multiplied_in_the_results(rng: np.random.Generator) -> None:
+    a, c = np.ones((2, 2), np.int32), np.full((2, 2), 100, np.int8)
+    np.testing.assert_array_equal(cukern.matmul(a, a, c=c, beta=1000), 100002)
+    half = np.full((2, 2), 60000, np.float16)
+    one = np.eye(2, dtype=np.float16)
+    np.testing.assert_array_equal(cukern.matmul(one, one, alpha=0, c=half, beta=0.5), 30000)
+    sums = cukern.matmul(half[:, :1], one[:1], alpha=-2, c=np.full((2, 2), 60000, np.float16), beta=2)
+    np.testing.assert_array_equal(sums, [[0, np.inf], [0, np.inf]])  # of float32, rounded at the end
+    single = cukern.matmul(one.astype("f4"), one.astype("f4"), c=half, beta=1e6)
+    np.testing.assert_allclose(single, 6e10 + np.eye(2), rtol=1e-6)
+
+
 def test_what_c_holds_is_not_looked_at_where_beta_is_0() -> None:
     a = np.ones((2, 2))
     np.testing.assert_array_equal(cukern.matmul(a, a, beta=0, c=np.full((2, 2), np.nan)), 2)

@@ -105,7 +105,7 @@ bool run_brief(ModuleState &state, Op op, PyObject *const *operands, int num_ope
         is_number[i] = PyArray_CheckExact(operands[i]) == 0;
         if (is_number[i] && !read_number(operands[i], type, &values[i])) return false;
     }
-    if (is_explaining() || any_graph_captured()) return false;
+    if (!state.backend_ready || is_explaining() || any_graph_captured()) return false;
     Backend backend;
     *result = nullptr;
     if (!ensure_backend(state, info(op).name, &backend)) return true;

@@ -113,6 +113,24 @@ bool product_shape(const char *function, const ProductOptions &options, const Sh
     return true;
 }
 
+namespace {
+
+// Whether what products are computed in has more bits than their type.
+bool is_widened(ElementType type) noexcept {
+    return size_of(type) < 4 && (is_floating(type) || product_type(type) != type);
+}
+
+// A product whose type is narrower than what it is computed in, into an `out` of another type: it is brought to
+// its own type before.
+PyObject *copy_narrowed(PyObject *module, const char *function, const ProductOptions &options, ElementType type,
+                        PyObject *first, PyObject *second, PyObject *out, PyObject *given_stream) noexcept {
+    const PyRef product =
+        PyRef::steal(run_matmul(module, function, options, first, second, nullptr, given_stream));
+    return product ? run_cast(state_of(module), function, product.get(), type, out, given_stream) : nullptr;
+}
+
+}  // namespace
+
 PyObject *run_matmul(PyObject *module, const char *function, const ProductOptions &options, PyObject *first,
                      PyObject *second, PyObject *out, PyObject *given_stream) noexcept {
     const ModuleState &state = state_of(module);
@@ -138,6 +156,12 @@ PyObject *run_matmul(PyObject *module, const char *function, const ProductOption
             "takes integers and bool too)",
             function, name_of(type));
         return nullptr;
+    }
+    if (out != nullptr && is_widened(type)) {
+        Description given;
+        if (!describe(state_of(module), function, "out", out, &given)) return nullptr;
+        if (given.type != type)
+            return copy_narrowed(module, function, options, type, first, second, out, given_stream);
     }
     const bool is_sum = options.keeps_sums && is_floating(type) && size_of(type) == 2;
     Operand *const operands[] = {&a, &b};

@@ -103,10 +103,11 @@ public:
 
     bool apply(Op op, PyObject *other) noexcept { return change(op, product_.get(), other, product_.get()); }
 
-    bool add_scaled(PyObject *c, PyObject *beta) noexcept {
+    // `c` is multiplied in the product's type, `type`, as the product is.
+    bool add_scaled(PyObject *c, PyObject *beta, ElementType type) noexcept {
         if (beta == nullptr) return apply(Op::add, c);
-        const PyRef scaled = PyRef::steal(run_elementwise(state_, Op::multiply, c, beta, nullptr, stream_));
-        return scaled && apply(Op::add, scaled.get());
+        const PyRef scaled = PyRef::steal(run_cast(state_, "matmul", c, type, nullptr, stream_));
+        return scaled && change(Op::multiply, scaled.get(), beta, scaled.get()) && apply(Op::add, scaled.get());
     }
 
     // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))
@@ -169,7 +170,9 @@ PyObject *run_with_epilogue(PyObject *module, const char *function, ProductOptio
     bool ignores_c = epilogue.c == nullptr;
     if (epilogue.beta != nullptr && !is_zero(epilogue.beta, &ignores_c)) return nullptr;
     if (epilogue.alpha != nullptr && !steps.apply(Op::multiply, epilogue.alpha)) return nullptr;
-    if (!ignores_c && !steps.add_scaled(epilogue.c, epilogue.beta)) return nullptr;
+    const bool is_short = is_floating(type) && size_of(type) == 2;
+    const ElementType sum = is_short ? ElementType::float32 : type;
+    if (!ignores_c && !steps.add_scaled(epilogue.c, epilogue.beta, sum)) return nullptr;
     if (epilogue.bias != nullptr && !steps.apply(Op::add, epilogue.bias)) return nullptr;
     if (epilogue.activation == Activation::relu) {
         const PyRef zero = PyRef::steal(PyLong_FromLong(0));
@@ -178,8 +181,7 @@ PyObject *run_with_epilogue(PyObject *module, const char *function, ProductOptio
     if (epilogue.activation == Activation::gelu && !steps.apply_gelu()) return nullptr;
     product = steps.take();
     if (out != nullptr) return run_copy(state, function, product.get(), out, stream);
-    if (is_floating(type) && size_of(type) == 2)
-        return run_cast(state, function, product.get(), type, nullptr, stream);
+    if (is_short) return run_cast(state, function, product.get(), type, nullptr, stream);
     return product.release();
 }
 

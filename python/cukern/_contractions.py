@@ -8,8 +8,9 @@ that become one do not lie so.
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,10 @@ def _as_array(function: str, name: str, value: Any) -> Any:
     """Return what has a shape: buffers as ndarrays."""
     if isinstance(value, bool | int | float | complex | list | tuple | str) or value is None:
         raise TypeError(f"{function}: {name} is of type {type(value).__name__}; pass an array")
-    return value if hasattr(value, "shape") else np.asarray(value)
+    if hasattr(value, "reshape"):
+        return value
+    has_protocol = hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")
+    return _cukern.asarray(value) if has_protocol else np.asarray(value)
 
 
 def _permuted(value: Any, axes: Sequence[int]) -> Any:
@@ -91,12 +95,13 @@ def tensordot(a: Any, b: Any, /, *, axes: int | tuple[Sequence[int], Sequence[in
     """
     a, b = _as_array("tensordot", "a", a), _as_array("tensordot", "b", b)
     of_a, of_b = len(a.shape), len(b.shape)
-    if isinstance(axes, int):
+    if not isinstance(axes, Iterable):
+        axes = operator.index(axes)
         if axes < 0 or axes > min(of_a, of_b):
             raise ValueError(f"tensordot: axes is {axes}; expected 0 to {min(of_a, of_b)}")
         left, right = list(range(of_a - axes, of_a)), list(range(axes))
     else:
-        first, second = ([each] if isinstance(each, int) else list(each) for each in axes)
+        first, second = (list(each) if isinstance(each, Iterable) else [operator.index(each)] for each in axes)
         left, right = [_axis(x, of_a, "a") for x in first], [_axis(y, of_b, "b") for y in second]
     if len(left) != len(right) or len(set(left)) != len(left) or len(set(right)) != len(right):
         raise ValueError(f"tensordot: axes is {axes}; expected as many of a's as of b's, each once")
@@ -151,9 +156,10 @@ def _reduced(value: Any, labels: list[str], kept: set[str], other: dict[str, int
         value = value.reshape([n for i, n in enumerate(value.shape) if i not in single])
         labels, summed = _without(labels, single), [i - sum(j < i for j in single) for i in summed]
     if summed:
-        is_bool = str(value.dtype).removeprefix("torch.") == "bool"
         axes = tuple(summed)
-        value = _cukern.any(value, axes) if is_bool else _cukern.sum(value, axes, dtype=_name_of(value.dtype))
+        name = _name_of(value.dtype)
+        wide = "float32" if name in ("float16", "bfloat16") else name
+        value = _cukern.any(value, axes) if name == "bool" else _cukern.sum(value, axes, dtype=wide)
         labels = _without(labels, summed)
     return value, labels
 
@@ -196,6 +202,7 @@ def einsum(subscripts: str, a: Any, b: Any, /, *, out: Any = None) -> Any:
     """
     a, b = _as_array("einsum", "a", a), _as_array("einsum", "b", b)
     of_a, of_b, result = _labels(subscripts, a, b)
+    type_ = _cukern.result_type(a, b)
     lengths_a, lengths_b = dict(zip(of_a, a.shape, strict=True)), dict(zip(of_b, b.shape, strict=True))
     for label in of_a:
         x, y = lengths_a[label], lengths_b.get(label, 1)
@@ -212,4 +219,6 @@ def einsum(subscripts: str, a: Any, b: Any, /, *, out: Any = None) -> Any:
     places = {label: (of_a.index(label), of_b.index(label)) for label in shared}
     product = _contract(a, b, [places[x] for x in batch], [places[x] for x in shared if x not in kept])
     order = [*batch, *(x for x in of_a if x not in shared), *(x for x in of_b if x not in shared)]
+    if _name_of(product.dtype) != _name_of(type_):  # 16-bit floats, of which some were summed in float32
+        product = _cukern.astype(product, type_)
     return _into(_permuted(product, [order.index(label) for label in result]), out, "einsum")

@@ -5,6 +5,7 @@
 // cannot express (another element type, negative or zero strides, every second column) is packed into a temporary
 // of the computing type first. Dimensions of batches are merged where their strides allow it, and the rows of all
 // matrices of a batch where b is one matrix; over what is left a loop goes.
+#include <algorithm>
 #include <utility>
 
 #include "context/scratch_buffer.h"
@@ -68,6 +69,12 @@ bool is_for_library(const MatmulCall &call, Backend backend) noexcept {
            columns_of(call) > kLeast || depth_of(call) > kLeast;
 }
 
+bool takes_library(Context &context, const MatmulCall &call) noexcept {
+    if (call.algorithm != MatmulAlgorithm::automatic) return call.algorithm == MatmulAlgorithm::cublas;
+    const Backend backend = context.runtime.backend();
+    return is_for_library(call, backend) && (backend == Backend::host || find_cublas());
+}
+
 // Integers of one size have the same bits of a product, with a sign or without.
 TensorView as_type(const TensorView &view, ElementType type) noexcept {
     TensorView own = view;
@@ -100,6 +107,13 @@ struct Batch {
             ++ndim;
         }
     }
+
+    // Brings the longest dimension to the last place: one launch has all of it.
+    void put_longest_last() noexcept {
+        const auto longest = static_cast<int>(std::max_element(shape, shape + ndim) - shape);
+        for (std::int64_t *values : {shape, a, b, c})
+            if (ndim > 0) std::swap(values[longest], values[ndim - 1]);
+    }
 };
 
 class Product {
@@ -119,7 +133,7 @@ public:
         const ElementType result_type = is_sum ? out.type : compute_;
         const TensorView own = as_type(out, result_type);
         Matrix matrix;
-        if (own.type == result_type && as_matrix(own, &matrix)) return launch_all(a, b, own);
+        if (own.type == result_type && as_matrix(own, &matrix) && is_aligned(own)) return launch_all(a, b, own);
         const std::int64_t bytes = count_of(out) * size_of(result_type);
         CUKERN_TRY(out_block_.acquire(context_, static_cast<std::size_t>(bytes), stream_));
         const TensorView result = packed_like(out, result_type, out_block_.data());
@@ -128,14 +142,16 @@ public:
     }
 
 private:
-    // 16-bit floats are multiplied in float32 where no library takes them as they are.
     void choose_algorithm() noexcept {
-        const Backend backend = context_.runtime.backend();
-        by_library_ = call_.algorithm == MatmulAlgorithm::cublas;
-        if (call_.algorithm == MatmulAlgorithm::automatic)
-            by_library_ = is_for_library(call_, backend) && (backend == Backend::host || find_cublas());
-        const bool has_kernel = by_library_ && backend == Backend::cuda;
-        compute_ = is_short(call_.compute) && !has_kernel ? ElementType::float32 : call_.compute;
+        by_library_ = takes_library(context_, call_);
+        compute_ = computed_in(context_, call_);
+        by_cublas_ = by_library_ && context_.runtime.backend() == Backend::cuda;
+    }
+
+    // cuBLAS reads complex numbers at once, which elsewhere are two numbers.
+    bool is_aligned(const TensorView &view) const noexcept {
+        const auto size = static_cast<std::uintptr_t>(size_of(view.type));
+        return !by_cublas_ || reinterpret_cast<std::uintptr_t>(view.data) % size == 0;
     }
 
     TensorView zero() const noexcept {
@@ -154,7 +170,7 @@ private:
     Status prepare(const TensorView &view, ScratchBuffer &block, TensorView *prepared) noexcept {
         *prepared = as_type(view, compute_);
         Matrix matrix;
-        if (prepared->type == compute_ && as_matrix(*prepared, &matrix)) return CUKERN_OK;
+        if (prepared->type == compute_ && as_matrix(*prepared, &matrix) && is_aligned(*prepared)) return CUKERN_OK;
         TensorView source = view;
         for (int d = 0; d < view.ndim - 2; ++d)
             if (view.strides[d] == 0) source.shape[d] = 1;
@@ -176,7 +192,13 @@ private:
         as_matrix(x, &a);
         as_matrix(y, &b);
         as_matrix(z, &c);
-        const Batch batch(x, y, z);
+        Batch batch(x, y, z);
+        int last = batch.ndim - 1;
+        const auto rows_follow = [&] {
+            return last >= 0 && batch.b[last] == 0 && batch.a[last] == rows_of(call_) * a.ld &&
+                   batch.c[last] == rows_of(call_) * c.ld && !a.transposed && !c.transposed;
+        };
+        if (!rows_follow()) batch.put_longest_last();
         MatmulLaunch p;
         p.type = compute_;
         p.result = z.type;
@@ -186,19 +208,18 @@ private:
         p.n = columns_of(call_);
         p.batch = 1;
         p.batch_a = p.batch_b = p.batch_c = 0;
-        const int last = batch.ndim - 1;
-        if (last >= 0) {
+        // Steps backwards are a loop: cuBLAS does not tell whether it takes them.
+        const bool is_loop =
+            last >= 0 && by_cublas_ && (batch.a[last] < 0 || batch.b[last] < 0 || batch.c[last] < 0);
+        if (last >= 0 && rows_follow()) {  // one matrix with more rows
+            p.m *= batch.shape[last];
+        } else if (last >= 0 && !is_loop) {
             p.batch = batch.shape[last];
             p.batch_a = batch.a[last];
             p.batch_b = batch.b[last];
             p.batch_c = batch.c[last];
-            const bool rows_follow = p.batch_a == p.m * a.ld && p.batch_c == p.m * c.ld;
-            if (p.batch_b == 0 && rows_follow && !a.transposed && !c.transposed) {  // one matrix with more rows
-                p.m *= p.batch;
-                p.batch = 1;
-                p.batch_a = p.batch_c = 0;
-            }
         }
+        const int loops = is_loop ? last + 1 : last;  // dimensions that a loop goes over
         // A column-major result is the row-major result of the transposed operands in the other order.
         const bool is_turned = c.transposed;
         if (is_turned) {
@@ -221,7 +242,7 @@ private:
             std::int64_t at_x = 0;
             std::int64_t at_y = 0;
             std::int64_t at_z = 0;
-            for (int d = 0; d < last; ++d) {
+            for (int d = 0; d < loops; ++d) {
                 at_x += index[d] * batch.a[d];
                 at_y += index[d] * batch.b[d];
                 at_z += index[d] * batch.c[d];
@@ -230,7 +251,7 @@ private:
             p.b = static_cast<char *>(b.data) + (is_turned ? at_x : at_y) * size;
             p.c = static_cast<char *>(c.data) + at_z * size_of(p.result);
             CUKERN_TRY(launch(p));
-            int d = last - 1;
+            int d = loops - 1;
             for (; d >= 0 && ++index[d] == batch.shape[d]; --d) index[d] = 0;
             if (d < 0) return CUKERN_OK;
         }
@@ -260,6 +281,7 @@ private:
     const int device_;
     const StreamRef stream_;
     bool by_library_ = false;
+    bool by_cublas_ = false;
     ElementType compute_ = ElementType::float32;
     ScratchBuffer a_block_;
     ScratchBuffer b_block_;
@@ -315,8 +337,7 @@ Status multiply_staged(const MatmulCall &call, int device, const Launch &launch)
     if (is_in_batches(call, device)) return matmul_in_batches(call, device);
     // Each of large ones goes by panels.
     const bool are_large = is_worth_a_pipeline(rows_of(call) * columns_of(call) * size_of(out.type));
-    if (!are_large && fits_on_device(call, device))
-        return execute_staged(call, device, Staging::Uses::many, launch);
+    if (!are_large && product_fits(call, device)) return execute_staged(call, device, Staging::Uses::many, launch);
     const std::int64_t n = out.shape[0];
     for (const auto &[begin, end] : {std::pair{std::int64_t{0}, n / 2}, std::pair{n / 2, n}}) {
         views[0] = part_of(*call.inputs[0], begin, end);
@@ -333,6 +354,26 @@ bool prefers_cublas(const MatmulCall &call) noexcept {
     Context *active = nullptr;
     return is_for_library(call, Backend::cuda) && context(&active) == CUKERN_OK &&
            active->runtime.backend() == Backend::cuda;
+}
+
+// 16-bit floats are multiplied in float32 where no library takes them as they are.
+ElementType computed_in(Context &context, const MatmulCall &call) noexcept {
+    const bool has_kernel = context.runtime.backend() == Backend::cuda && takes_library(context, call);
+    return is_short(call.compute) && !has_kernel ? ElementType::float32 : call.compute;
+}
+
+bool product_fits(const MatmulCall &call, int device) noexcept {
+    Context *context = nullptr;
+    if (cukern::context(&context) != CUKERN_OK) return true;  // which will be told
+    if (device < 0 && context->runtime.current_device(&device) != CUKERN_OK) return true;
+    const DeviceGuard guard(context->runtime, device);
+    const ElementType compute = computed_in(*context, call);
+    std::int64_t needed = 0;
+    for (const TensorView *view : {call.inputs[0], call.inputs[1], call.out}) {
+        const bool is_converted = as_type(*view, compute).type != compute;
+        needed += bytes_of(*view) + (is_converted ? count_of(*view) * size_of(compute) : 0);
+    }
+    return needed <= device_budget(*context, device, needed);
 }
 
 Status multiply(Context &context, const MatmulCall &call, const StreamRef &stream) noexcept {

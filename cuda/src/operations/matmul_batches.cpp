@@ -64,7 +64,8 @@ public:
         shape.device = staging_.stream().device;
         shape.chunks = outer_ * per_outer_;
         shape.device_bytes = static_cast<std::size_t>(slot_used_);
-        shape.most_workers = device_budget(context_, shape.device, 0) / (kSlots * slot_used_);
+        shape.most_workers =
+            (device_budget(context_, shape.device, 0) - rows_ * converted_) / (kSlots * slot_used_);
         const Status status = run_pipeline(context_, shape, *this, untouched);
         // Whole operands and scratch memory go back to the pool with this stream; nothing is under way on it.
         if (status != CUKERN_OK) context_.runtime.synchronize(staging_.stream().handle);
@@ -170,12 +171,16 @@ private:
     // Chunks of as many matrices as a slot takes.
     void cut() noexcept {
         std::int64_t each = 0;
-        for (const Operand &own : arrays_) each += matrix_bytes(own.view);
+        const ElementType compute = computed_in(context_, call_);
+        for (const Operand &own : arrays_) {
+            each += matrix_bytes(own.view);
+            if (own.view.type != compute)
+                converted_ += matrix_bytes(own.view) / size_of(own.view.type) * size_of(compute);
+        }
         const std::int64_t bytes = bytes_to_move(call_);
-        const std::int64_t room =
-            device_budget(context_, device_, bytes) / (2 * std::int64_t{kSlots});  // one worker, scratch
-        const std::int64_t most =
-            std::max<std::int64_t>(1, std::min(pipeline_chunk(bytes, ChunkOf::download), room) / each);
+        const std::int64_t room = device_budget(context_, device_, bytes) / 2;
+        const std::int64_t most = std::max<std::int64_t>(
+            1, std::min(pipeline_chunk(bytes, ChunkOf::download) / each, room / (kSlots * each + converted_)));
         std::int64_t inner = 1;
         for (int d = 0; d < ndim_; ++d) inner *= shape_[d];
         axis_ = -1;
@@ -224,6 +229,8 @@ private:
     int axis_ = 0;  // that is cut
     std::int64_t rows_ = 1, outer_ = 1, per_outer_ = 1;
     std::int64_t slot_used_ = 0;
+    std::int64_t converted_ =
+        0;             // bytes of a product's matrices in the type that it is computed in, where they are not
     Staging staging_;  // whose stream computes
     std::mutex mutex_;
 };
@@ -234,7 +241,7 @@ bool is_in_batches(const MatmulCall &call, int device) noexcept {
     std::int64_t each = 0;
     for (int i = 0; i < kArrays; ++i) each += matrix_bytes(array_of(call, i));
     return call.out->ndim > 2 && each > 0 && each <= kSlot && matrix_bytes(*call.inputs[0]) > 0 &&
-           (is_worth_a_pipeline(bytes_to_move(call)) || !fits_on_device(call, device));
+           (is_worth_a_pipeline(bytes_to_move(call)) || !product_fits(call, device));
 }
 
 Status matmul_in_batches(const MatmulCall &call, int device) noexcept {

@@ -126,7 +126,8 @@ private:
     // Bytes of the device's memory for an element of a side: it may be converted there.
     std::int64_t device_bytes(Side side) const noexcept {
         const ElementType type = matrix(side).type;
-        return size_of(type) + (type == call_.compute ? 0 : size_of(call_.compute));
+        const ElementType compute = computed_in(context_, call_);
+        return size_of(type) + (type == compute ? 0 : size_of(compute));
     }
 
     // The least memory with which it goes on is two panels of kLeastOutOfCore a side.
@@ -284,7 +285,7 @@ private:
 bool is_in_panels(const MatmulCall &call, int device) noexcept {
     std::int64_t bytes = bytes_of(*call.out);
     for (int i = 0; i < 2; ++i) bytes += bytes_of(*call.inputs[i]);
-    return call.inputs[0]->shape[1] > 0 && (is_worth_a_pipeline(bytes) || !fits_on_device(call, device));
+    return call.inputs[0]->shape[1] > 0 && (is_worth_a_pipeline(bytes) || !product_fits(call, device));
 }
 
 Status matmul_in_panels(const MatmulCall &call, int device) noexcept {

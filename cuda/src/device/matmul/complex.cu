@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads) matmul_complex_kernel(const __grid_c
         read_tile(tile_a, a, row, p.m, p.a_row, k, p.k, p.a_column);
         read_tile(tile_b, b, column, p.n, p.b_column, k, p.k, p.b_row);
         __syncthreads();
-#pragma unroll
+#pragma unroll 4
         for (int d = 0; d < kDepth; ++d) {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
