@@ -182,23 +182,40 @@ find_minor() {
     done
 }
 
+# The wheel in a fresh environment of one Python, and the tests on it.
+test_wheel_on() {
+    local python="$1" wheel="$2" folder failed=0
+    shift 2
+    folder="$(mktemp -d)"
+    "$python" -m venv "$folder/venv"
+    "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check "${wheel}[test]"
+    cp -r tests pyproject.toml "$folder"
+    (cd "$folder" && venv/bin/python -m cukern && venv/bin/python -m pytest -q -m "not build" "$@") || failed=$?
+    rm -rf "$folder"
+    return "$failed"
+}
+
+# All Pythons side by side: each runs its tests one after the other.
 task_test_install_wheel() {
-    local wheel=(wheelhouse/*.whl) minor python folder tested=0
+    local wheel=(wheelhouse/*.whl) minor python i failed=0 minors=() logs=() jobs=()
     [ -f "${wheel[0]}" ] || fail "there is no wheel in wheelhouse/; make one with: TASK=build_wheel ./scripts/build.sh"
     for minor in 3.11 3.12 3.13; do
         python="$(find_minor "$minor")"
         [ -n "$python" ] || continue
-        say "${wheel[0]} on Python $minor"
-        folder="$(mktemp -d)"
-        "$python" -m venv "$folder/venv"
-        "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$PWD/${wheel[0]}[test]"
-        cp -r tests pyproject.toml "$folder"
-        (cd "$folder" && venv/bin/python -m cukern && venv/bin/python -m pytest -q -m "not build" "$@")
-        rm -rf "$folder"
-        tested=$((tested + 1))
+        minors+=("$minor")
+        logs+=("$(mktemp)")
+        test_wheel_on "$python" "$PWD/${wheel[0]}" "$@" >"${logs[-1]}" 2>&1 &
+        jobs+=("$!")
     done
-    [ "$tested" -gt 0 ] || fail "no Python 3.11, 3.12 or 3.13 was found"
-    say "the wheel passed on $tested Pythons"
+    [ "${#jobs[@]}" -gt 0 ] || fail "no Python 3.11, 3.12 or 3.13 was found"
+    for i in "${!jobs[@]}"; do
+        wait "${jobs[$i]}" || failed=$?
+        say "${wheel[0]} on Python ${minors[$i]}"
+        cat "${logs[$i]}"
+        rm "${logs[$i]}"
+    done
+    [ "$failed" = 0 ] || fail "the wheel failed; see above"
+    say "the wheel passed on ${#jobs[@]} Pythons"
 }
 
 # A venv of another Python that runs the extension built for .venv's, which is the same for all.
