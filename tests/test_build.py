@@ -270,6 +270,7 @@ def test_a_wheel_from_the_sdist(wheel: Path) -> None:
         "__main__.py",
         "_allclose.py",
         "_compile.py",
+        "_contractions.py",
         "_elementwise_kernel.py",
         "_formula_kernel.py",
         "_formula_source.py",
