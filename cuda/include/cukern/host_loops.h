@@ -33,8 +33,8 @@ HostLoop brief_loop(Op op, ElementType inputs, std::int64_t count, bool are_pack
 Status call_brief_loop(const HostLoop &loop, char **data, std::int64_t count,
                        const std::intptr_t *strides) noexcept;
 
-// Products of matrices of a type: `count` holds 1, m, k and n, and the strides are three that are not used, then
-// those of rows and columns of both inputs and of out.
+// Products of matrices of a type: `count` holds their number, m, k and n, and the strides are those from product
+// to product of both inputs and of out, then those of rows and columns.
 void set_host_product(ElementType type, const HostLoop &loop) noexcept;
 
 }  // namespace cukern

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "memory/transfer_options.h"
+#include "operations/chunk_cut.h"
 #include "operations/device_budget.h"
 #include "operations/execute.h"
 #include "plan/layout.h"
@@ -54,7 +55,7 @@ public:
         if (has_whole_) CUKERN_TRY(context_.runtime.synchronize(staging.stream().handle));
         PipelineShape shape;
         shape.device = staging.stream().device;
-        shape.chunks = outer_ * per_outer_;
+        shape.chunks = cut_.chunks();
         shape.device_bytes = static_cast<std::size_t>(slot_used_);
         shape.most_workers = device_budget(context_, shape.device, 0) / (kSlots * slot_used_);
         return run_pipeline(context_, shape, *this, untouched);
@@ -74,7 +75,7 @@ public:
         };
         for (int i = 1; i < num_arrays_; ++i) {
             const Operand &own = arrays_[i];
-            const TensorView part = part_of(own.view, chunk);
+            const TensorView part = cut_.part_of(own.view, chunk);
             if (own.is_whole) {
                 views[i] = part;
                 continue;
@@ -96,7 +97,7 @@ public:
         CUKERN_TRY(send(packed_begin, packed_end, worker.pinned(slot) + packed_begin));
         for (int i = 0; i < kMaxInputs && call_.inputs[i] != nullptr; ++i)
             if (input_of_[i] > 0) call.inputs[i] = &views[input_of_[i]];
-        const Packing result(part_of(arrays_[0].view, chunk));
+        const Packing result(cut_.part_of(arrays_[0].view, chunk));
         char *const there = worker.device(slot) + arrays_[0].place;
         views[0] = result.at(there);
         call.out = &views[0];
@@ -110,7 +111,7 @@ public:
 
     Status collect(const Worker &worker, int slot, std::int64_t chunk) noexcept override {
         if (arrays_[0].is_direct) return CUKERN_OK;
-        const Packing result(part_of(arrays_[0].view, chunk));
+        const Packing result(cut_.part_of(arrays_[0].view, chunk));
         result.unpack(0, result.count(), worker.pinned(slot) + arrays_[0].place);
         return CUKERN_OK;
     }
@@ -175,25 +176,12 @@ private:
     void cut(std::int64_t slot_bytes) noexcept {
         std::int64_t element = 0;
         for (int i = 0; i < num_arrays_; ++i) element += size_of(arrays_[i].view.type);
-        const std::int64_t most = std::max<std::int64_t>(1, slot_bytes / element);
-        std::int64_t inner = count_of(*call_.out);
-        axis_ = -1;
-        outer_ = 1;
-        do {
-            if (axis_ >= 0) outer_ *= shape_[axis_];
-            ++axis_;
-            inner /= shape_[axis_];
-        } while (inner > most && axis_ + 1 < ndim_);
-        rows_ = std::clamp<std::int64_t>(most / inner, 1, shape_[axis_]);
-        if (rows_ > kAlignment)
-            rows_ -= rows_ % kAlignment;  // so that operands lie beside each other without gaps
-        per_outer_ = (shape_[axis_] + rows_ - 1) / rows_;
+        // By multiples of kAlignment operands lie beside each other without gaps.
+        cut_.cut(shape_, ndim_, std::max<std::int64_t>(1, slot_bytes / element), kAlignment);
         for (int i = 0; i < num_arrays_; ++i) {
             Operand &own = arrays_[i];
-            own.is_direct = own.is_pinned && Packing(part_of(own.view, 0)).dense();
-            own.is_whole = false;
-            for (int d = 0; d <= axis_; ++d)
-                own.is_whole = own.is_whole || (i > 0 && own.may_be_whole && own.view.strides[d] == 0);
+            own.is_direct = own.is_pinned && Packing(cut_.part_of(own.view, 0)).dense();
+            own.is_whole = i > 0 && own.may_be_whole && cut_.repeats(own.view);
         }
     }
 
@@ -214,24 +202,7 @@ private:
     void give_place(Operand &own) noexcept {
         if (own.is_whole) return;
         own.place = slot_used_;
-        slot_used_ += aligned(Packing(part_of(own.view, 0)).bytes());
-    }
-
-    TensorView part_of(const TensorView &view, std::int64_t chunk) const noexcept {
-        TensorView part;
-        part.type = view.type;
-        std::int64_t offset = chunk % per_outer_ * rows_ * view.strides[axis_];
-        std::int64_t outer = chunk / per_outer_;
-        for (int d = axis_ - 1; d >= 0; --d) {
-            offset += outer % shape_[d] * view.strides[d];
-            outer /= shape_[d];
-        }
-        part.data = static_cast<char *>(view.data) + offset * size_of(view.type);
-        part.ndim = ndim_ - axis_;
-        std::copy_n(shape_ + axis_, part.ndim, part.shape);
-        std::copy_n(view.strides + axis_, part.ndim, part.strides);
-        part.shape[0] = std::min(rows_, shape_[axis_] - chunk % per_outer_ * rows_);
-        return part;
+        slot_used_ += aligned(Packing(cut_.part_of(own.view, 0)).bytes());
     }
 
     const ElementwiseCall &call_;
@@ -243,8 +214,7 @@ private:
     int num_arrays_ = 0;
     int input_of_[kMaxInputs] = {};  // the array that an input is; 0: a value
     bool has_whole_ = false;
-    int axis_ = 0;  // that is cut
-    std::int64_t rows_ = 1, outer_ = 1, per_outer_ = 1;
+    ChunkCut cut_;
     std::int64_t slot_used_ = 0;
 };
 

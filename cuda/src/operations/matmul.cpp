@@ -11,6 +11,7 @@
 #include "context/scratch_buffer.h"
 #include "operations/device_budget.h"
 #include "operations/execute.h"
+#include "operations/matmul.h"
 #include "operations/matmul_batches.h"
 #include "operations/matmul_panels.h"
 #include "plan/layout.h"

@@ -8,9 +8,10 @@
 #include <algorithm>
 #include <mutex>
 
+#include "operations/chunk_cut.h"
 #include "operations/device_budget.h"
 #include "operations/execute.h"
-#include "operations/matmul_panels.h"
+#include "operations/matmul.h"
 #include "plan/layout.h"
 #include "transfer/bulk_copy.h"
 #include "transfer/pipeline.h"
@@ -57,15 +58,15 @@ public:
                 own.view = there;
             } else {
                 own.place = slot_used_;
-                slot_used_ += aligned(Packing(part_of(own.view, 0)).bytes());
+                slot_used_ += aligned(Packing(cut_.part_of(own.view, 0)).bytes());
             }
         }
         PipelineShape shape;
         shape.device = staging_.stream().device;
-        shape.chunks = outer_ * per_outer_;
+        shape.chunks = cut_.chunks();
         shape.device_bytes = static_cast<std::size_t>(slot_used_);
         shape.most_workers =
-            (device_budget(context_, shape.device, 0) - rows_ * converted_) / (kSlots * slot_used_);
+            (device_budget(context_, shape.device, 0) - cut_.rows() * converted_) / (kSlots * slot_used_);
         const Status status = run_pipeline(context_, shape, *this, untouched);
         // Whole operands and scratch memory go back to the pool with this stream; nothing is under way on it.
         if (status != CUKERN_OK) context_.runtime.synchronize(staging_.stream().handle);
@@ -77,7 +78,7 @@ public:
         TensorView views[kArrays];
         for (int i = 0; i < kOut; ++i) {
             const Operand &own = arrays_[i];
-            const TensorView part = part_of(own.view, chunk);
+            const TensorView part = cut_.part_of(own.view, chunk);
             if (own.is_whole) {
                 views[i] = part;
                 continue;
@@ -93,7 +94,7 @@ public:
             CUKERN_TRY(runtime.copy(there, from, static_cast<std::size_t>(packing.bytes()),
                                     CopyKind::host_to_device, worker.stream.handle));
         }
-        const Packing result(part_of(arrays_[kOut].view, chunk));
+        const Packing result(cut_.part_of(arrays_[kOut].view, chunk));
         char *const there = worker.device(slot) + arrays_[kOut].place;
         views[kOut] = result.at(there);
         MatmulCall call = call_;
@@ -108,7 +109,7 @@ public:
 
     Status collect(const Worker &worker, int slot, std::int64_t chunk) noexcept override {
         if (arrays_[kOut].is_direct) return CUKERN_OK;
-        const Packing result(part_of(arrays_[kOut].view, chunk));
+        const Packing result(cut_.part_of(arrays_[kOut].view, chunk));
         result.unpack(0, result.count(), worker.pinned(slot) + arrays_[kOut].place);
         return CUKERN_OK;
     }
@@ -181,43 +182,15 @@ private:
         const std::int64_t room = device_budget(context_, device_, bytes) / 2;
         const std::int64_t most = std::max<std::int64_t>(
             1, std::min(pipeline_chunk(bytes, ChunkOf::download) / each, room / (kSlots * each + converted_)));
-        std::int64_t inner = 1;
-        for (int d = 0; d < ndim_; ++d) inner *= shape_[d];
-        axis_ = -1;
-        outer_ = 1;
-        do {
-            if (axis_ >= 0) outer_ *= shape_[axis_];
-            ++axis_;
-            inner /= shape_[axis_];
-        } while (inner > most && axis_ + 1 < ndim_);
-        rows_ = std::clamp<std::int64_t>(most / inner, 1, shape_[axis_]);
-        per_outer_ = (shape_[axis_] + rows_ - 1) / rows_;
+        cut_.cut(shape_, ndim_, most, 1);
         for (int i = 0; i < kArrays; ++i) {
             Operand &own = arrays_[i];
             const Packing packing(own.view);
-            own.is_direct = travels_directly(context_.runtime, packing) && Packing(part_of(own.view, 0)).dense();
-            for (int d = 0; d <= axis_; ++d)
-                own.is_whole = own.is_whole || (i != kOut && own.view.strides[d] == 0 && outer_ * per_outer_ > 1);
-            own.is_whole =
-                own.is_whole && packing.bytes() <= device_budget(context_, device_, packing.bytes()) / kArrays;
+            own.is_direct =
+                travels_directly(context_.runtime, packing) && Packing(cut_.part_of(own.view, 0)).dense();
+            own.is_whole = i != kOut && cut_.repeats(own.view) && cut_.chunks() > 1 &&
+                           packing.bytes() <= device_budget(context_, device_, packing.bytes()) / kArrays;
         }
-    }
-
-    TensorView part_of(const TensorView &view, std::int64_t chunk) const noexcept {
-        TensorView part;
-        part.type = view.type;
-        std::int64_t offset = chunk % per_outer_ * rows_ * view.strides[axis_];
-        std::int64_t outer = chunk / per_outer_;
-        for (int d = axis_ - 1; d >= 0; --d) {
-            offset += outer % shape_[d] * view.strides[d];
-            outer /= shape_[d];
-        }
-        part.data = static_cast<char *>(view.data) + offset * size_of(view.type);
-        part.ndim = view.ndim - axis_;
-        std::copy_n(view.shape + axis_, part.ndim, part.shape);
-        std::copy_n(view.strides + axis_, part.ndim, part.strides);
-        part.shape[0] = std::min(rows_, shape_[axis_] - chunk % per_outer_ * rows_);
-        return part;
     }
 
     const MatmulCall &call_;
@@ -226,8 +199,7 @@ private:
     int ndim_ = 0;  // of the batch
     std::int64_t shape_[kMaxDims];
     Operand arrays_[kArrays];
-    int axis_ = 0;  // that is cut
-    std::int64_t rows_ = 1, outer_ = 1, per_outer_ = 1;
+    ChunkCut cut_;
     std::int64_t slot_used_ = 0;
     std::int64_t converted_ =
         0;             // bytes of a product's matrices in the type that it is computed in, where they are not

@@ -10,6 +10,7 @@
 
 #include "operations/device_budget.h"
 #include "operations/execute.h"
+#include "operations/matmul.h"
 #include "operations/panel_schedule.h"
 #include "transfer/bulk_copy.h"
 #include "transfer/pipeline.h"

@@ -6,10 +6,10 @@
 //
 // Tile: 32 x 32 x 16. 8 * m * n * k flops, an element is used 32 times once loaded: limited by reads of shared
 // memory, some tenths of what cuBLAS reaches, which takes these products where it is installed.
-#include <algorithm>
 #include <cstdint>
 
 #include "device/kernels.h"
+#include "device/matmul/layers.h"
 
 namespace cukern::cuda {
 namespace {
@@ -17,15 +17,11 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kSide = 32;
 constexpr int kDepth = 16;
-constexpr int kApart = kSide / 2;            // of a thread's two rows, and columns
-constexpr std::int64_t kMostLayers = 65535;  // products of a batch that a grid counts
+constexpr int kApart = kSide / 2;  // of a thread's two rows, and columns
 
 template <typename T>
-struct ComplexParams {
-    const T *a, *b;
-    T *c;
-    std::int64_t a_row, a_column, b_row, b_column, ldc, m, n, k;
-    std::int64_t batch_a, batch_b, batch_c;
+struct ComplexParams : MatrixParams<T> {
+    std::int64_t a_row, a_column, b_row, b_column;
     std::int64_t tiles_n;
 };
 
@@ -96,23 +92,11 @@ cudaError_t launch_matmul_complex(const MatmulLaunch &launch, cudaStream_t strea
     p.a_column = launch.a_transposed ? launch.lda : 1;
     p.b_row = launch.b_transposed ? 1 : launch.ldb;
     p.b_column = launch.b_transposed ? launch.ldb : 1;
-    p.ldc = launch.ldc;
-    p.m = launch.m;
-    p.n = launch.n;
-    p.k = launch.k;
-    p.batch_a = launch.batch_a;
-    p.batch_b = launch.batch_b;
-    p.batch_c = launch.batch_c;
-    p.tiles_n = (p.n + kSide - 1) / kSide;
-    const auto blocks = static_cast<unsigned>((p.m + kSide - 1) / kSide * p.tiles_n);
-    for (std::int64_t first = 0; first < launch.batch; first += kMostLayers) {
-        p.a = static_cast<const T *>(launch.a) + first * p.batch_a;
-        p.b = static_cast<const T *>(launch.b) + first * p.batch_b;
-        p.c = static_cast<T *>(launch.c) + first * p.batch_c;
-        const auto layers = static_cast<unsigned>(std::min(kMostLayers, launch.batch - first));
+    p.tiles_n = (launch.n + kSide - 1) / kSide;
+    const auto blocks = static_cast<unsigned>((launch.m + kSide - 1) / kSide * p.tiles_n);
+    return launch_in_layers<T>(launch, p, [&](unsigned layers) {
         matmul_complex_kernel<T><<<dim3(blocks, 1, layers), kThreads, 0, stream>>>(p);
-    }
-    return cudaGetLastError();
+    });
 }
 
 template cudaError_t launch_matmul_complex<Complex64>(const MatmulLaunch &, cudaStream_t) noexcept;

@@ -13,10 +13,10 @@
 //
 // The build compiles this file for groups of element types, each with those that CUKERN_EACH_TYPE names.
 
-#include <algorithm>
 #include <cstdint>
 
 #include "device/kernels.h"
+#include "device/matmul/layers.h"
 #include "device/matmul/warp_product.cuh"
 
 namespace cukern::cuda {
@@ -69,11 +69,8 @@ struct TileLoader {
 };
 
 template <typename T>
-struct TiledParams {
-    const T *a, *b;
-    T *c;
-    std::int64_t lda, ldb, ldc, m, n, k;
-    std::int64_t batch_a, batch_b, batch_c;
+struct TiledParams : MatrixParams<T> {
+    std::int64_t lda, ldb;
     std::int64_t tiles_m, tiles_n;
     bool vectors_a, vectors_b;  // rows start on 16 bytes
 };
@@ -150,27 +147,14 @@ cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, cudaStream_t stream)
     TiledParams<T> p;
     p.lda = launch.lda;
     p.ldb = launch.ldb;
-    p.ldc = launch.ldc;
-    p.m = launch.m;
-    p.n = launch.n;
-    p.k = launch.k;
-    p.batch_a = launch.batch_a;
-    p.batch_b = launch.batch_b;
-    p.batch_c = launch.batch_c;
-    p.tiles_m = (p.m + S::kTileM - 1) / S::kTileM;
-    p.tiles_n = (p.n + S::kTileN - 1) / S::kTileN;
-    p.vectors_a = starts_on_vectors<T>(launch.a, p.lda, p.batch_a);
-    p.vectors_b = starts_on_vectors<T>(launch.b, p.ldb, p.batch_b);
+    p.tiles_m = (launch.m + S::kTileM - 1) / S::kTileM;
+    p.tiles_n = (launch.n + S::kTileN - 1) / S::kTileN;
+    p.vectors_a = starts_on_vectors<T>(launch.a, p.lda, launch.batch_a);
+    p.vectors_b = starts_on_vectors<T>(launch.b, p.ldb, launch.batch_b);
     const auto blocks = static_cast<unsigned>(p.tiles_m * p.tiles_n);
-    constexpr std::int64_t kMostLayers = 65535;  // products of a batch that a grid counts
-    for (std::int64_t first = 0; first < launch.batch; first += kMostLayers) {
-        p.a = static_cast<const T *>(launch.a) + first * p.batch_a;
-        p.b = static_cast<const T *>(launch.b) + first * p.batch_b;
-        p.c = static_cast<T *>(launch.c) + first * p.batch_c;
-        const auto layers = static_cast<unsigned>(std::min(kMostLayers, launch.batch - first));
+    return launch_in_layers<T>(launch, p, [&](unsigned layers) {
         start(p, launch.a_transposed, launch.b_transposed, dim3(blocks, 1, layers), stream);
-    }
-    return cudaGetLastError();
+    });
 }
 
 #define CUKERN_INSTANTIATE(type)                                                               \
