@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from harness import Comparison, compare, device_seconds, host_seconds
+from elementwise import graph_seconds
+from harness import Comparison, compare, host_seconds
 from source_id import source_id
 
 import cukern
@@ -144,23 +145,24 @@ def drawn_shapes() -> list[tuple[int, int, int]]:
 
 
 def small_products() -> Iterator[Comparison]:
-    """Compare host and device time of small products with torch's."""
+    """Compare the host's time of small products with torch's, and the device's, in a replayed graph, with cuBLAS's."""
     for name in ("float32", "float64"):
         for n in SMALL:
             a, b, out = (random_tensor((n, n), TYPES[name]) for _ in range(3))
-            contestants = {
-                "cukern.matmul": lambda a=a, b=b, out=out: cukern.matmul(a, b, out=out),
-                "torch.mm": lambda a=a, b=b, out=out: torch.mm(a, b, out=out),
+            ours = {"cukern.matmul": lambda a=a, b=b, out=out: cukern.matmul(a, b, out=out)}
+            peers = {
+                "call": {"torch.mm": lambda a=a, b=b, out=out: torch.mm(a, b, out=out)},
+                "graph": {"cukern.matmul_cublas": lambda a=a, b=b, out=out: cukern.matmul_cublas(a, b, out=out)},
             }
-            for kind, measure, bound in (("call", host_seconds, 2.0), ("device", device_seconds, 1.0)):
+            for kind, measure, bound in (("call", host_seconds, 2.0), ("graph", graph_seconds, 1.0)):
                 yield compare(
                     f"{name}, {n}, {kind}",
-                    contestants,
+                    {**ours, **peers[kind]},
                     kind=kind,
                     work=flops(n, n, n, TYPES[name]),
                     unit="us",
                     repeat=200,
-                    bounds={"torch.mm": bound},
+                    bounds=dict.fromkeys(peers[kind], bound),
                     measure=measure,
                 )
                 torch.cuda.synchronize()

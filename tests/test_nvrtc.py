@@ -36,6 +36,7 @@ KERNELS = {
     ],
     "device/reduce/columns.cuh": ["columns_kernel<SumOrProduct<float>, float, float, 4, 8>"],
     "device/scan/lines.cuh": ["scan_lines_kernel<Op::sum, float>", "scan_lines_kernel<Op::prod, Complex64>"],
+    "device/matmul/join_tiles.cuh": ["join_tiles_kernel<float>", "join_tiles_kernel<Complex128>"],
     "device/reduce/group.cuh": ["combine_kernel<Reducer<Op::var, double>, double>"],
 }
 

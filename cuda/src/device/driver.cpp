@@ -1,5 +1,7 @@
 #include "device/driver.h"
 
+#include <cuda.h>
+
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -28,14 +30,49 @@ LaunchFunction launch_function() noexcept {
     return function;
 }
 
-cudaError_t launch_by_driver(void *function, unsigned blocks, unsigned threads, cudaStream_t stream, void *params,
+cudaError_t launch_by_driver(void *function, const Grid &grid, cudaStream_t stream, void *params,
                              std::size_t bytes) noexcept {
     // One block of memory takes the driver less time than a list of parameters.
-    void *const kBuffer = reinterpret_cast<void *>(1);
-    void *const kBufferSize = reinterpret_cast<void *>(2);
-    void *buffer[] = {kBuffer, params, kBufferSize, &bytes, nullptr};
-    return static_cast<cudaError_t>(
-        launch_function()(function, blocks, 1, 1, threads, 1, 1, 0, stream, nullptr, buffer));
+    void *buffer[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                      CU_LAUNCH_PARAM_END};
+    if (grid.cluster == 1)
+        return static_cast<cudaError_t>(launch_function()(function, grid.blocks, 1, 1, grid.threads, 1, 1,
+                                                          grid.shared_bytes, stream, nullptr, buffer));
+    static const auto launch = look_up<decltype(&cuLaunchKernelEx)>("cuLaunchKernelEx");
+    if (launch == nullptr) return cudaErrorNotSupported;
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attribute.value.clusterDim = {grid.cluster, 1, 1};
+    CUlaunchConfig config{};
+    config.gridDimX = grid.blocks;
+    config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+    config.blockDimX = grid.threads;
+    config.sharedMemBytes = grid.shared_bytes;
+    config.hStream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    return static_cast<cudaError_t>(launch(&config, static_cast<CUfunction>(function), nullptr, buffer));
+}
+
+cudaError_t launch_by_runtime(const void *kernel, const Grid &grid, cudaStream_t stream,
+                              void **arguments) noexcept {
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {grid.cluster, 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(grid.blocks);
+    config.blockDim = dim3(grid.threads);
+    config.dynamicSmemBytes = grid.shared_bytes;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = grid.cluster == 1 ? 0 : 1;
+    cudaError_t error = cudaSuccess;
+    if (grid.shared_bytes > kDeclaredSharedBytes)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(grid.shared_bytes));
+    if (error == cudaSuccess) error = cudaLaunchKernelExC(&config, kernel, arguments);
+    if (error != cudaSuccess) cudaGetLastError();  // left for nobody else to find
+    return error;
 }
 
 void keep_launch(void *function, void *context, unsigned blocks, unsigned threads, const void *params,
@@ -54,15 +91,16 @@ void *current_context() noexcept {
     return current_context(&context) == 0 ? context : nullptr;
 }
 
-void *KernelHandles::in_current_context(const void *symbol, void **context) noexcept {
+void *KernelHandles::in_current_context(const void *symbol, unsigned shared_bytes, void **context) noexcept {
     *context = current_context();
     if (*context == nullptr) return nullptr;
     for (const Handle *handle = first_.load(std::memory_order_acquire); handle != nullptr; handle = handle->next)
         if (handle->context == *context) return handle->function;
-    return find(symbol, *context);
+    return find(symbol, shared_bytes, *context);
 }
 
-void *KernelHandles::find(const void *symbol, void *context) noexcept {
+void *KernelHandles::find(const void *symbol, unsigned shared_bytes, void *context) noexcept {
+    static const auto set_attribute = look_up<int (*)(void *, int, int)>("cuFuncSetAttribute");
     static const auto function_of = look_up<int (*)(void **, cudaKernel_t)>("cuKernelGetFunction");
     cudaKernel_t kernel = nullptr;
     if (cudaGetKernel(&kernel, symbol) != cudaSuccess) {
@@ -72,6 +110,12 @@ void *KernelHandles::find(const void *symbol, void *context) noexcept {
     void *function = nullptr;
     if (function_of == nullptr || launch_function() == nullptr || function_of(&function, kernel) != 0)
         return nullptr;
+    if (shared_bytes > kDeclaredSharedBytes) {
+        constexpr int kMostSharedBytes = 8;
+        if (set_attribute == nullptr ||
+            set_attribute(function, kMostSharedBytes, static_cast<int>(shared_bytes)) != 0)
+            return nullptr;
+    }
     auto *handle = new (std::nothrow) Handle{context, function, first_.load(std::memory_order_relaxed)};
     while (handle != nullptr && !first_.compare_exchange_weak(handle->next, handle, std::memory_order_release));
     return function;

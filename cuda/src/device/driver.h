@@ -28,10 +28,25 @@ using LaunchFunction = int (*)(void *function, unsigned grid_x, unsigned grid_y,
                                unsigned block_y, unsigned block_z, unsigned shared_bytes, cudaStream_t stream,
                                void **params, void **extra);
 
-// Launches a CUfunction, with one parameter of so many bytes, on a line of blocks. Only where launch_function()
-// gives one.
-cudaError_t launch_by_driver(void *function, unsigned blocks, unsigned threads, cudaStream_t stream, void *params,
+// A line of blocks. So many of them form a cluster, which takes compute capability 9.0; each may have so many
+// bytes of shared memory besides what its kernel declares.
+struct Grid {
+    unsigned blocks;
+    unsigned threads;
+    unsigned shared_bytes = 0;
+    unsigned cluster = 1;
+};
+
+// Launches a CUfunction, with one parameter of so many bytes. Only where launch_function() gives one.
+cudaError_t launch_by_driver(void *function, const Grid &grid, cudaStream_t stream, void *params,
                              std::size_t bytes) noexcept;
+
+// The same by the runtime, of a __global__ function.
+cudaError_t launch_by_runtime(const void *kernel, const Grid &grid, cudaStream_t stream,
+                              void **arguments) noexcept;
+
+// More shared memory of a block has to be asked for.
+constexpr unsigned kDeclaredSharedBytes = 48 << 10;
 
 // Keeps what launch_by_driver has been given, unless the parameter is too long.
 void keep_launch(void *function, void *context, unsigned blocks, unsigned threads, const void *params,
@@ -48,8 +63,8 @@ LaunchFunction launch_function() noexcept;
 class KernelHandles {
 public:
     // That of the context which is current. Null where the runtime has to launch: the thread has used no context
-    // yet, or the driver is too old.
-    void *in_current_context(const void *symbol, void **context) noexcept;
+    // yet, or the driver is too old. Its blocks may have so many bytes of shared memory besides what they declare.
+    void *in_current_context(const void *symbol, unsigned shared_bytes, void **context) noexcept;
 
 private:
     struct Handle {
@@ -57,7 +72,7 @@ private:
         void *function;
         const Handle *next;
     };
-    void *find(const void *symbol, void *context) noexcept;
+    void *find(const void *symbol, unsigned shared_bytes, void *context) noexcept;
 
     std::atomic<const Handle *> first_{nullptr};  // a list that only grows, by a context at a time
 };

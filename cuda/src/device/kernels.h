@@ -73,9 +73,4 @@ constexpr std::int64_t kMostLines = (std::int64_t{1} << 31) - 1 - 256;
 cudaError_t launch_scan(const ScanLaunch &launch, cudaStream_t stream,
                         std::int64_t most_lines = kMostLines) noexcept;
 
-template <typename T>
-cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, cudaStream_t stream) noexcept;
-template <typename T>
-cudaError_t launch_matmul_complex(const MatmulLaunch &launch, cudaStream_t stream) noexcept;
-
 }  // namespace cukern::cuda

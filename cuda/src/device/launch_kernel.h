@@ -8,24 +8,29 @@
 
 namespace cukern::cuda {
 
-// Launches `kernel`, a __global__ function, with one parameter on a line of blocks. With `prepared`, which keeps
-// the launch, the parameter begins with the addresses of out and of the inputs, and holds no others.
+// Launches `kernel`, a __global__ function, with one parameter. The shared memory of a kernel's blocks is the same
+// at each launch on a device. With `prepared`, which keeps the launch, the parameter begins with the addresses of
+// out and of the inputs, and holds no others.
 template <auto kernel, typename Params>
-cudaError_t launch_kernel(unsigned blocks, unsigned threads, cudaStream_t stream, Params &params,
+cudaError_t launch_kernel(const Grid &grid, cudaStream_t stream, Params &params,
                           PreparedKernel *prepared = nullptr) noexcept {
     static KernelHandles handles;
     const auto *const symbol = reinterpret_cast<const void *>(kernel);
     void *context = nullptr;
-    if (void *function = handles.in_current_context(symbol, &context); function != nullptr) {
-        const cudaError_t error = launch_by_driver(function, blocks, threads, stream, &params, sizeof params);
+    if (void *function = handles.in_current_context(symbol, grid.shared_bytes, &context); function != nullptr) {
+        const cudaError_t error = launch_by_driver(function, grid, stream, &params, sizeof params);
         if (prepared != nullptr && error == cudaSuccess)
-            keep_launch(function, context, blocks, threads, &params, sizeof params, prepared);
+            keep_launch(function, context, grid.blocks, grid.threads, &params, sizeof params, prepared);
         if (!may_be_outlived(error)) return error;
     }
     void *arguments[] = {&params};
-    const cudaError_t error = cudaLaunchKernel(symbol, dim3(blocks), dim3(threads), arguments, 0, stream);
-    if (error != cudaSuccess) cudaGetLastError();  // left for nobody else to find
-    return error;
+    return launch_by_runtime(symbol, grid, stream, arguments);
+}
+
+template <auto kernel, typename Params>
+cudaError_t launch_kernel(unsigned blocks, unsigned threads, cudaStream_t stream, Params &params,
+                          PreparedKernel *prepared = nullptr) noexcept {
+    return launch_kernel<kernel>(Grid{blocks, threads}, stream, params, prepared);
 }
 
 }  // namespace cukern::cuda

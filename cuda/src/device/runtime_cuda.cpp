@@ -13,6 +13,7 @@
 #include "device/graphs.h"
 #include "device/kernels.h"
 #include "device/matmul/cublas.h"
+#include "device/matmul/own_product.h"
 #include "device/outside_captures.h"
 #include "device/user_kernels.h"
 #include "runtime/runtime.h"
@@ -245,7 +246,7 @@ protected:
     }
 
     bool do_launch_prepared(PreparedKernel &kernel, Stream stream, Status *status) noexcept override {
-        const cudaError_t error = cuda::launch_by_driver(kernel.function, kernel.blocks, kernel.threads,
+        const cudaError_t error = cuda::launch_by_driver(kernel.function, {kernel.blocks, kernel.threads},
                                                          native(stream), kernel.params, kernel.bytes);
         if (cuda::may_be_outlived(error)) return false;
         *status = check(error, "cuLaunchKernel");
@@ -272,19 +273,17 @@ protected:
         return check(cuda::launch_scan(launch, native(stream)), "cudaLaunchKernel");
     }
 
+    Status matmul_scratch(const MatmulLaunch &launch, std::int64_t *bytes) const noexcept override {
+        cuda::Chip chip{};
+        CUKERN_TRY(check(cuda::current_chip(&chip), "cudaDeviceGetAttribute"));
+        *bytes = cuda::own_product_scratch(launch, chip);
+        return CUKERN_OK;
+    }
+
     Status do_launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept override {
-        switch (launch.type) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                                 \
-    case ElementType::id:                                                                                 \
-        if constexpr (has_product(ElementType::id) && kind_of(ElementType::id) == 'c')                    \
-            return check(cuda::launch_matmul_complex<ctype>(launch, native(stream)), "cudaLaunchKernel"); \
-        else if constexpr (has_product(ElementType::id))                                                  \
-            return check(cuda::launch_matmul_tiled<ctype>(launch, native(stream)), "cudaLaunchKernel");   \
-        break;
-#include "cukern/element_types.def"
-#undef CUKERN_ELEMENT_TYPE
-        }
-        return fail(CUKERN_INTERNAL, "unknown element type");
+        cuda::Chip chip{};
+        CUKERN_TRY(check(cuda::current_chip(&chip), "cudaDeviceGetAttribute"));
+        return check(cuda::launch_own_product(launch, chip, native(stream)), "cudaLaunchKernel");
     }
 
     Status do_launch_cublas(const MatmulLaunch &launch, int device, Stream stream) noexcept override {

@@ -89,6 +89,10 @@ public:
     }
 
     std::int64_t reduction_scratch(const ReduceLaunch &) const noexcept override { return 0; }
+    Status matmul_scratch(const MatmulLaunch &, std::int64_t *bytes) const noexcept override {
+        *bytes = 0;
+        return CUKERN_OK;
+    }
     bool scans_from(ElementType type, ElementType compute) const noexcept override {
         return host::scans_from(type, compute);
     }

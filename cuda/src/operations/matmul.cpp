@@ -53,21 +53,41 @@ std::int64_t depth_of(const MatmulCall &call) noexcept { return call.inputs[0]->
 
 bool is_short(ElementType type) noexcept { return is_floating(type) && size_of(type) == 2; }
 
-bool is_real_of_32_or_64(ElementType type) noexcept {
-    return type == ElementType::float32 || type == ElementType::float64;
+// By sides of c, to powers of two: the logarithm of the longest sum that a product takes no longer for by kernels
+// of our own than by cuBLAS, most of whose time for a small one is the call's; -1: none.
+constexpr int kSides = 11;
+struct OwnProducts {
+    ElementType type;
+    std::int8_t longest[kSides][kSides];
+};
+constexpr OwnProducts kOwnProducts[] = {
+#include "operations/own_products.inc"
+};
+
+int logarithm_of(std::int64_t n) noexcept {
+    int bits = 0;
+    while (bits < 62 && (std::int64_t{1} << bits) < n) ++bits;
+    return bits;
+}
+
+bool is_for_own_kernels(const MatmulCall &call) noexcept {
+    std::int64_t products = 1;
+    for (int d = 0; d < call.out->ndim - 2; ++d) products *= call.out->shape[d];
+    const int rows = logarithm_of(rows_of(call) * products);
+    const int columns = logarithm_of(columns_of(call));
+    for (const OwnProducts &own : kOwnProducts)
+        if (own.type == call.compute)
+            return rows < kSides && columns < kSides && logarithm_of(depth_of(call)) <= own.longest[rows][columns];
+    return false;
 }
 
 // Whether the product is one for cuBLAS, or on the processor for its BLAS: for small ones the call costs more than
-// its kernel saves. cuBLAS alone multiplies 16-bit floats as they are, and complex numbers by a fast kernel.
+// its kernel saves. cuBLAS alone multiplies 16-bit floats as they are.
 bool is_for_library(const MatmulCall &call, Backend backend) noexcept {
     if (is_integer(call.compute)) return false;
-    if (backend == Backend::host) {
-        constexpr std::int64_t kLeast = 4;
-        return rows_of(call) > kLeast || columns_of(call) > kLeast || depth_of(call) > kLeast;
-    }
-    constexpr std::int64_t kLeast = 32;
-    return !is_real_of_32_or_64(call.compute) || call.out->ndim > 2 || rows_of(call) > kLeast ||
-           columns_of(call) > kLeast || depth_of(call) > kLeast;
+    if (backend == Backend::cuda) return !is_for_own_kernels(call);
+    constexpr std::int64_t kLeast = 4;
+    return rows_of(call) > kLeast || columns_of(call) > kLeast || depth_of(call) > kLeast;
 }
 
 bool takes_library(Context &context, const MatmulCall &call) noexcept {
@@ -260,7 +280,14 @@ private:
 
     // A graph has a workspace of its own.
     Status prepare_workspace(MatmulLaunch *p) noexcept {
-        if (!by_library_) return CUKERN_OK;
+        if (!by_library_) {
+            std::int64_t bytes = 0;
+            CUKERN_TRY(context_.runtime.matmul_scratch(*p, &bytes));
+            if (bytes == 0) return CUKERN_OK;
+            CUKERN_TRY(workspace_.acquire(context_, static_cast<std::size_t>(bytes), stream_));
+            p->scratch = workspace_.data();
+            return CUKERN_OK;
+        }
         Capture capture;
         if (stream_.id != 0) CUKERN_TRY(context_.runtime.find_capture(stream_.handle, &capture));
         if (!capture.is_active) return CUKERN_OK;

@@ -127,6 +127,8 @@ struct MatmulLaunch {
     std::int64_t batch;  // products, from each to the next so many elements
     std::int64_t batch_a, batch_b, batch_c;
     void *workspace;  // of a product by cuBLAS in a capture, of kCublasWorkspaceBytes; null: the stream's own
+    void *scratch = nullptr;    // of a product by a kernel of our own, which says how much it takes
+    bool c_transposed = false;  // column-major; only for kernels of our own
 };
 
 // Hopper's kernels ask for 32 MiB; cuBLAS's own default is the same.

@@ -92,6 +92,8 @@ public:
     // Whether scans read elements of a type as they are stored; else they are converted first.
     virtual bool scans_from(ElementType type, ElementType compute) const noexcept = 0;
     virtual std::int64_t scan_scratch(const ScanLaunch &launch) const noexcept = 0;
+    // The scratch memory that launch_matmul needs, in bytes.
+    virtual Status matmul_scratch(const MatmulLaunch &launch, std::int64_t *bytes) const noexcept = 0;
     Status launch_reduction(const ReduceLaunch &launch, Stream stream) noexcept;
     Status launch_scan(const ScanLaunch &launch, Stream stream) noexcept;
     Status launch_matmul(const MatmulLaunch &launch, Stream stream) noexcept;

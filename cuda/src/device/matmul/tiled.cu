@@ -1,164 +1,224 @@
-// The tiled matrix product, through shared memory.
+// The tiled matrix product of float32 and float64, through shared memory.
 //
-// Idea: a block of 256 threads computes a kTileM x kTileN tile of c. For each kTileK of k it brings a tile of
-// a and one of b into shared memory, both with k slowest; the next tiles are on their way in registers
-// meanwhile, into the other of two buffers. Eight warps, 4 x 2, multiply a part of the tile each: by fma in
-// registers, or float64 on the tensor cores (warp_product.cuh).
-// Transposed operands differ only in how a tile is read. The products of a batch are layers of the grid. Blocks
-// walk c in bands of kBand tile rows, so that those in flight share tiles of a and b in L2.
+// Idea: a block of 256 threads computes kTileM x kTileN tiles of c. For each kTileK of k it brings a tile of a and
+// one of b into shared memory (tile_loader.cuh), both with k slowest; the tiles of the next steps are on their way
+// meanwhile, into other stages of it, also those of the next tile of c. Eight warps multiply a part of the tile
+// each, by fma in registers, or float64 on the tensor cores (warp_product.cuh), and read the fragments of a and b
+// for the next k before they multiply those of this one.
+// Tiles that do not give each block one, and long sums of few, are shared (tile_schedule.h).
 //
-// Tile: 128 x 128 x 16 (4-byte types), 128 x 64 x 8 (8-byte types).
-// 2 * m * n * k flops; an element is used 128 or 64 times once loaded: limited by the arithmetic units, and
-// before them by reads of shared memory, and by the barrier each kTileK.
+// Tile: 128 x 256 x 16 (float32), 128 x 64 x 16 (float64); 3 stages. From compute capability 8.0 on,
+// which brought asynchronous copies and 99 KiB of shared memory. 2 * m * n * k flops; an element is used 256 and
+// 128, or 64 and 128 times once loaded: limited by the arithmetic units. docs/matmul.md tells what each step of
+// its tuning gained.
 //
 // The build compiles this file for groups of element types, each with those that CUKERN_EACH_TYPE names.
 
 #include <cstdint>
 
-#include "device/kernels.h"
-#include "device/matmul/layers.h"
+#include "device/launch_kernel.h"
+#include "device/matmul/join_tiles.cuh"
+#include "device/matmul/operands.cuh"
+#include "device/matmul/own_product.h"
+#include "device/matmul/tile_loader.cuh"
+#include "device/matmul/tile_work.cuh"
 #include "device/matmul/warp_product.cuh"
 
 namespace cukern::cuda {
+namespace {
 
-// One operand's tile: `length` rows of m (or columns of n) by kTileK of k. `k_fast` tells that neighbours
-// along k are neighbours in memory.
-template <typename T, int length, bool k_fast>
-struct TileLoader {
-    using Shape = Tile<T>;
-    static constexpr int kVector = Shape::kVector;
-    static constexpr int kLoads = length * Shape::kTileK / kVector / Shape::kThreads;
-    static constexpr int kFast = (k_fast ? Shape::kTileK : length) / kVector;  // vectors along memory
+constexpr int kStages = 3;
 
-    Vector<T> held[kLoads];
-
-    // Reads the tile at (row, k) into registers; what lies outside the matrix is zero.
-    __device__ __forceinline__ void read(const T *data, std::int64_t ld, std::int64_t row, std::int64_t rows,
-                                         std::int64_t k, std::int64_t depth, bool vectors) {
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i) {
-            const int id = static_cast<int>(threadIdx.x) + i * Shape::kThreads;
-            const std::int64_t slow = (k_fast ? row : k) + id / kFast;
-            const std::int64_t fast = (k_fast ? k : row) + static_cast<std::int64_t>(id % kFast) * kVector;
-            const std::int64_t slow_end = k_fast ? rows : depth;
-            const std::int64_t fast_end = k_fast ? depth : rows;
-            const T *from = data + slow * ld + fast;
-            if (vectors && slow < slow_end && fast + kVector <= fast_end) {
-                held[i] = *reinterpret_cast<const Vector<T> *>(from);
-            } else {
-#pragma unroll
-                for (int e = 0; e < kVector; ++e)
-                    held[i].values[e] = slow < slow_end && fast + e < fast_end ? from[e] : T{};
-            }
-        }
-    }
-
-    template <int pitch>
-    __device__ __forceinline__ void write(T (*tile)[pitch]) const {
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i) {
-            const int id = static_cast<int>(threadIdx.x) + i * Shape::kThreads;
-            if constexpr (k_fast) {
-#pragma unroll
-                for (int e = 0; e < kVector; ++e) tile[id % kFast * kVector + e][id / kFast] = held[i].values[e];
-            } else {
-                *reinterpret_cast<Vector<T> *>(&tile[id / kFast][id % kFast * kVector]) = held[i];
-            }
-        }
-    }
+template <typename T>
+struct TiledParams {
+    TileSchedule schedule;
+    Operand<T> a, b;
+    Neighbours of_a, of_b;
+    Result<T> c;
+    bool stores_vectors;
+    T *parts;
+    std::int64_t k;
+    T one;  // unknown to the compiler, so that the registers of sums are chosen for the multiplication, not the
+            // stores
 };
 
 template <typename T>
-struct TiledParams : MatrixParams<T> {
-    std::int64_t lda, ldb;
-    std::int64_t tiles_m, tiles_n;
-    bool vectors_a, vectors_b;  // rows start on 16 bytes
-};
-
-template <typename T, bool a_transposed, bool b_transposed>
-__global__ void __launch_bounds__(Tile<T>::kThreads, 2) matmul_tiled_kernel(const TiledParams<T> p) {
+class Loads {
     using S = Tile<T>;
-    __shared__ alignas(16) T tile_a[2][S::kTileK][S::kPitchM];
-    __shared__ alignas(16) T tile_b[2][S::kTileK][S::kPitchN];
 
-    const std::int64_t band_tiles = S::kBand * p.tiles_n;
-    const std::int64_t first = blockIdx.x / band_tiles * S::kBand;
-    const std::int64_t height = min(p.tiles_m - first, static_cast<std::int64_t>(S::kBand));
-    const std::int64_t in_band = blockIdx.x % band_tiles;
-    const std::int64_t row = (first + in_band % height) * S::kTileM;
-    const std::int64_t column = in_band / height * S::kTileN;
-
-    const T *const a = p.a + blockIdx.z * p.batch_a;
-    const T *const b = p.b + blockIdx.z * p.batch_b;
-    T *const c = p.c + blockIdx.z * p.batch_c;
-    TileLoader<T, S::kTileM, !a_transposed> load_a;
-    TileLoader<T, S::kTileN, b_transposed> load_b;
-    load_a.read(a, p.lda, row, p.m, 0, p.k, p.vectors_a);
-    load_b.read(b, p.ldb, column, p.n, 0, p.k, p.vectors_b);
-    load_a.write(tile_a[0]);
-    load_b.write(tile_b[0]);
-    __syncthreads();
-
-    WarpProduct<T> product;
-    int buffer = 0;
-    for (std::int64_t k0 = 0; k0 < p.k; k0 += S::kTileK) {
-        const bool more = k0 + S::kTileK < p.k;
-        if (more) {
-            load_a.read(a, p.lda, row, p.m, k0 + S::kTileK, p.k, p.vectors_a);
-            load_b.read(b, p.ldb, column, p.n, k0 + S::kTileK, p.k, p.vectors_b);
-        }
-        product.multiply(tile_a[buffer], tile_b[buffer]);
-        if (more) {
-            buffer ^= 1;  // the other buffer's readers passed the last barrier
-            load_a.write(tile_a[buffer]);
-            load_b.write(tile_b[buffer]);
-            __syncthreads();
-        }
+public:
+    __device__ __forceinline__ Loads(const TiledParams<T> &p, SharedAddress shared) : p_(p), stage_(shared) {
+        end_ = shared + kStages * kStageBytes;
+        has_more_ = work_.start(p.schedule);
+        if (has_more_) start_tile();
     }
 
-    product.for_each([&](int i, int j, T value) {
-        if (row + i < p.m && column + j < p.n) c[(row + i) * p.ldc + column + j] = value;
-    });
+    // Begins to load the tiles of the next step, if there is one.
+    __device__ __forceinline__ void start_next() {
+        if (__builtin_expect(has_more_, true)) {
+            a_.copy_next(p_.a, stage_, depth_left_);
+            b_.copy_next(p_.b, stage_ + S::kTileK * S::kPitchM * static_cast<int>(sizeof(T)), depth_left_);
+            depth_left_ -= S::kTileK;
+            stage_ += kStageBytes;
+            if (stage_ == end_) stage_ -= kStages * kStageBytes;
+            if (__builtin_expect(++work_.step == work_.end, false)) {
+                has_more_ = work_.next(p_.schedule);
+                if (has_more_) start_tile();
+            }
+        }
+        end_copies();
+    }
+
+private:
+    static constexpr int kStageBytes = S::kStage * static_cast<int>(sizeof(T));
+
+    __device__ __forceinline__ void start_tile() {
+        const TilePlace place = place_of(p_.schedule, work_.tile);
+        const std::int64_t depth = static_cast<std::int64_t>(work_.step) * S::kTileK;
+        a_.start(p_.a, p_.of_a, place.product, place.row, depth);
+        b_.start(p_.b, p_.of_b, place.product, place.column, depth);
+        depth_left_ = static_cast<int>(min(p_.k - depth, std::int64_t{1} << 30));
+    }
+
+    const TiledParams<T> &p_;
+    SharedAddress stage_;
+    SharedAddress end_;
+    TileWork work_;
+    TileLoader<T, S::kTileM, S::kPitchM> a_;
+    TileLoader<T, S::kTileN, S::kPitchN> b_;
+    int depth_left_;
+    bool has_more_;
+};
+
+// A tile's place, and how much of it lies inside of c.
+template <typename T>
+struct Inside {
+    using S = Tile<T>;
+    TilePlace place;
+    int rows, columns;
+
+    __device__ __forceinline__ Inside(const TiledParams<T> &p, int tile) : place(place_of(p.schedule, tile)) {
+        rows = static_cast<int>(min(p.a.rows - place.row, std::int64_t{S::kTileM}));
+        columns = static_cast<int>(min(p.b.rows - place.column, std::int64_t{S::kTileN}));
+    }
+    __device__ __forceinline__ bool has_warp() const {
+        return WarpPlace<T>().row < rows && WarpPlace<T>().column < columns;
+    }
+};
+
+// Stores the sums of a tile: in c, or with others' in scratch memory.
+template <typename T, typename Product>
+__device__ __forceinline__ void store_tile(const TiledParams<T> &p, const TileWork &work, const Product &product,
+                                           int part) {
+    using S = Tile<T>;
+    int tile = work.tile;
+    asm volatile("" : "+r"(tile));  // found anew, so that it takes no registers meanwhile
+    const Inside<T> inside(p, tile);
+    const TilePlace &place = inside.place;
+    const bool is_whole = work.is_whole(p.schedule);
+    T *const to = is_whole ? p.c.data + place.product * p.c.batch + place.row * p.c.row + place.column
+                           : p.parts + static_cast<std::int64_t>(part) * S::kTileM * S::kTileN;
+    const std::int64_t row_step = is_whole ? p.c.row : S::kTileN;
+    if (p.stores_vectors || !is_whole) {
+        product.for_each_vector([&](int row, int column, Vector<T> values) {
+#pragma unroll
+            for (int e = 0; e < Vector<T>::kSize; ++e)
+                values.values[e] = multiply_add(values.values[e], p.one, T{});
+            if (row < inside.rows && column < inside.columns)
+                *reinterpret_cast<Vector<T> *>(to + row * row_step + column) = values;
+        });
+    } else {
+        product.for_each_vector([&](int row, int column, const Vector<T> &values) {
+            T *const at = to + row * row_step + column;
+#pragma unroll
+            for (int e = 0; e < Vector<T>::kSize; ++e)
+                if (row < inside.rows && column + e < inside.columns)
+                    at[e] = multiply_add(values.values[e], p.one, T{});
+        });
+    }
 }
 
 template <typename T>
-bool starts_on_vectors(const void *data, std::int64_t ld, std::int64_t batch_step) noexcept {
-    return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && ld % Tile<T>::kVector == 0 &&
-           batch_step % Tile<T>::kVector == 0;
+__global__ void __launch_bounds__(Tile<T>::kThreads, 1)
+    matmul_tiled_kernel(const __grid_constant__ TiledParams<T> p) {
+#if __CUDA_ARCH__ >= 800
+    using S = Tile<T>;
+    using Product = WarpProduct<T>;
+    constexpr int kSteps = S::kTileK / Product::kStep;
+    static_assert(kSteps % 2 == 0, "the first step of a tile reads the first of two fragments");
+    extern __shared__ __align__(16) unsigned char shared[];
+    T *const first_stage = reinterpret_cast<T *>(shared);
+    TileWork work;
+    if (!work.start(p.schedule)) return;
+    Loads<T> loads(p, shared_address(shared));
+#pragma unroll 1
+    for (int i = 0; i < kStages - 1; ++i) loads.start_next();
+
+    Product product;
+    int stage = 0;
+    wait_for_copies<kStages - 2>();
+    __syncthreads();
+    product.take(first_stage);
+    product.read_first();
+    int part = 2 * static_cast<int>(blockIdx.x);
+    for (bool has_more = true; has_more; has_more = work.next(p.schedule)) {
+        const bool is_inside = Inside<T>(p, work.tile).has_warp();
+        product.clear();
+        for (int step = work.step; step < work.end; ++step) {
+            loads.start_next();
+            if (is_inside) {
+#pragma unroll
+                for (int i = 0; i + 2 < kSteps; i += 2) {
+                    product.template multiply<0>(i + 1);
+                    product.template multiply<1>(i + 2);
+                }
+                product.template multiply<0>(kSteps - 1);
+            }
+            wait_for_copies<kStages - 2>();
+            __syncthreads();  // the next stage has been written, and this one read
+            stage = stage + 1 == kStages ? 0 : stage + 1;
+            product.take(first_stage + stage * S::kStage);
+            product.template multiply<1>(0);  // a branch would cost more than this one of kSteps saves
+        }
+        if (is_inside) store_tile(p, work, product, part);
+        part += work.is_whole(p.schedule) ? 0 : 1;
+    }
+#endif
+}
+
+}  // namespace
+
+template <typename T>
+TileSchedule schedule_tiled(const MatmulLaunch &launch, const Chip &chip) noexcept {
+    using S = Tile<T>;
+    constexpr Sharing kSharing{4, 4};
+    return schedule_tiles(launch, S::kTileM, S::kTileN, S::kTileK, chip.multiprocessors, kSharing);
 }
 
 template <typename T>
-void start(const TiledParams<T> &p, bool a_transposed, bool b_transposed, dim3 grid,
-           cudaStream_t stream) noexcept {
-    constexpr int kThreads = Tile<T>::kThreads;
-    if (a_transposed && b_transposed)
-        matmul_tiled_kernel<T, true, true><<<grid, kThreads, 0, stream>>>(p);
-    else if (a_transposed)
-        matmul_tiled_kernel<T, true, false><<<grid, kThreads, 0, stream>>>(p);
-    else if (b_transposed)
-        matmul_tiled_kernel<T, false, true><<<grid, kThreads, 0, stream>>>(p);
-    else
-        matmul_tiled_kernel<T, false, false><<<grid, kThreads, 0, stream>>>(p);
-}
-
-template <typename T>
-cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, cudaStream_t stream) noexcept {
+cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, const Chip &chip, cudaStream_t stream) noexcept {
     using S = Tile<T>;
     TiledParams<T> p;
-    p.lda = launch.lda;
-    p.ldb = launch.ldb;
-    p.tiles_m = (launch.m + S::kTileM - 1) / S::kTileM;
-    p.tiles_n = (launch.n + S::kTileN - 1) / S::kTileN;
-    p.vectors_a = starts_on_vectors<T>(launch.a, p.lda, launch.batch_a);
-    p.vectors_b = starts_on_vectors<T>(launch.b, p.ldb, launch.batch_b);
-    const auto blocks = static_cast<unsigned>(p.tiles_m * p.tiles_n);
-    return launch_in_layers<T>(launch, p, [&](unsigned layers) {
-        start(p, launch.a_transposed, launch.b_transposed, dim3(blocks, 1, layers), stream);
-    });
+    p.schedule = schedule_tiled<T>(launch, chip);
+    p.a = operand_a<T>(launch);
+    p.b = operand_b<T>(launch);
+    p.of_a = neighbours_in(p.a);
+    p.of_b = neighbours_in(p.b);
+    p.c = result_of<T>(launch);
+    p.stores_vectors = has_vectors<T>(launch.c, p.c.column, p.c.row, p.c.batch) && launch.n % S::kVector == 0;
+    p.parts = static_cast<T *>(launch.scratch);
+    p.k = launch.k;
+    p.one = T{1};
+    constexpr unsigned kBytes = kStages * S::kStage * sizeof(T);
+    const Grid grid{static_cast<unsigned>(p.schedule.blocks), S::kThreads, kBytes};
+    const cudaError_t error = launch_kernel<matmul_tiled_kernel<T>>(grid, stream, p);
+    return error == cudaSuccess ? launch_join(launch, p.schedule, p.c, stream) : error;
 }
 
-#define CUKERN_INSTANTIATE(type)                                                               \
-    template cudaError_t launch_matmul_tiled<CTypeOf<ElementType::type>>(const MatmulLaunch &, \
+#define CUKERN_INSTANTIATE(type)                                                                             \
+    template TileSchedule schedule_tiled<CTypeOf<ElementType::type>>(const MatmulLaunch &,                   \
+                                                                     const Chip &) noexcept;                 \
+    template cudaError_t launch_matmul_tiled<CTypeOf<ElementType::type>>(const MatmulLaunch &, const Chip &, \
                                                                          cudaStream_t) noexcept;
 CUKERN_EACH_TYPE(CUKERN_INSTANTIATE)
 #undef CUKERN_INSTANTIATE

@@ -1,49 +1,37 @@
 // A warp's part of a tile of the product, from tiles of a and b in shared memory.
 //
-// FmaProduct: a warp's lanes are 4 x 8; a thread holds kChunksM x kChunksN chunks of 4 x 4 of c, and reads its
-//   fragments of a and b as 16-byte vectors: 4 of them for 64 fma of 4-byte types.
-// TensorProduct: float64 on the tensor cores, which round as fma does. A warp holds 16 x 8 blocks of c; the lanes
-//   read a and b as the instruction wants them spread (PTX ISA, matrix fragments of mma.m16n8k8 and m8n8k4).
+// Both kinds read fragments of both tiles for a step of k, and while they multiply those they read the ones for
+// the next step; the sums stay in registers.
+//
+// FmaProduct: a thread holds kChunksM x kChunksN chunks of 4 x 4 of c, and reads its fragments as 16-byte vectors:
+// 6 of
+//   them for 128 fma of 4-byte types. A chunk of a's fragment is read anew as soon as its products are done, so
+//   that reads and multiplications take turns; of b's there are two.
+// TensorProduct: float64 on the tensor cores. A warp holds 16 x 8 blocks of c (tensor_cores.cuh).
 #pragma once
 
 #include <type_traits>
 
+#include "device/matmul/multiply_add.cuh"
+#include "device/matmul/tensor_cores.cuh"
+#include "device/matmul/tile.cuh"
 #include "device/vector.cuh"
-#include "formulas/arithmetic.cuh"
 
 namespace cukern::cuda {
 
-template <typename T>
-struct Tile {
-    static constexpr int kThreads = 256;
-    static constexpr int kChunk = 4;  // elements of a side of a thread's chunk
-    static constexpr int kChunksM = 2;
-    static constexpr int kChunksN = sizeof(T) == 4 ? 2 : 1;
-    static constexpr int kWarpM = 4 * kChunk * kChunksM;
-    static constexpr int kWarpN = 8 * kChunk * kChunksN;
-    static constexpr int kTileM = 4 * kWarpM;
-    static constexpr int kTileN = 2 * kWarpN;
-    static constexpr int kTileK = sizeof(T) == 4 ? 16 : 8;
-    static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
-    static constexpr int kBand = 8;
-    // Rows of shared memory are padded so that they start on 16 bytes, and that lanes which read four rows at
-    // once meet different banks: 4 elements do both, for either size of element.
-    static constexpr int kPitchM = kTileM + 4;
-    static constexpr int kPitchN = kTileN + 4;
-};
-
-template <typename T>
-__device__ __forceinline__ T multiply_add(T a, T b, T c) {
-    if constexpr (std::is_integral_v<T>) {
-        using U = wrapping_t<T>;
-        return static_cast<T>(static_cast<U>(a) * static_cast<U>(b) + static_cast<U>(c));
-    } else {
-        return fma(a, b, c);
-    }
-}
-
-__device__ __forceinline__ int warp_of_thread() { return static_cast<int>(threadIdx.x) / 32; }
 __device__ __forceinline__ int lane_of_thread() { return static_cast<int>(threadIdx.x) % 32; }
+
+// The place of a warp in the tile. Warps of the lower rows begin elsewhere along columns, so that where half of
+// the tile lies outside c, those of the other half still are on different schedulers: these take every fourth
+// warp.
+template <typename T>
+struct WarpPlace {
+    using S = Tile<T>;
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    const int down = warp / S::kWarpsN;
+    const int row = down * S::kWarpM;
+    const int column = (warp + 2 * down) % S::kWarpsN * S::kWarpN;
+};
 
 template <typename T>
 class FmaProduct {
@@ -54,124 +42,164 @@ class FmaProduct {
     static constexpr int kSpacingN = 8 * S::kChunk;
 
 public:
-    __device__ __forceinline__ void multiply(const T (*a)[S::kPitchM], const T (*b)[S::kPitchN]) {
+    static constexpr int kStep = 1;  // of k
+
+    // Takes the tiles of a stage, of which the one of b follows the one of a.
+    __device__ __forceinline__ void take(const T *stage) {
+        a_at_ = stage + row();
+        b_at_ = stage + S::kTileK * S::kPitchM + column();
+    }
+
+    // Reads the fragments of the first step.
+    __device__ __forceinline__ void read_first() {
+        read<S::kChunksM, kSpacingM>(a_at_, a_);
+        read<S::kChunksN, kSpacingN>(b_at_, b_[0]);
+    }
+
+    // Multiplies the fragments of an even or an odd step, and reads those of the next one. Rows are gone through
+    // to and fro: the registers of two of the three operands are those of the last fma.
+    template <int parity>
+    __device__ __forceinline__ void multiply(int next_step) {
+        const T(&b)[kColumns] = b_[parity];
+        read<S::kChunksN, kSpacingN>(b_at_ + next_step * S::kPitchN, b_[1 - parity]);
 #pragma unroll
-        for (int k = 0; k < S::kTileK; ++k) {
-            T x[kRows];
-            T y[kColumns];
-            read<S::kChunksM, kSpacingM>(&a[k][at_m_], x);
-            read<S::kChunksN, kSpacingN>(&b[k][at_n_], y);
+        for (int i = 0; i < kRows; ++i) {
 #pragma unroll
-            for (int i = 0; i < kRows; ++i)
-#pragma unroll
-                for (int j = 0; j < kColumns; ++j) sum_[i][j] = multiply_add(x[i], y[j], sum_[i][j]);
+            for (int n = 0; n < kColumns; ++n) {
+                const int j = i % 2 == 0 ? n : kColumns - 1 - n;
+                sum_[i][j] = multiply_add(a_[i], b[j], sum_[i][j]);
+            }
+            if (i % S::kChunk == S::kChunk - 1)
+                read_chunk(a_at_ + next_step * S::kPitchM + i / S::kChunk * kSpacingM, a_ + i - (S::kChunk - 1));
         }
     }
 
-    // Calls take(row, column, value) for each element of the tile that this thread holds.
-    template <typename Take>
-    __device__ __forceinline__ void for_each(Take take) const {
+    __device__ __forceinline__ void clear() {
 #pragma unroll
         for (int i = 0; i < kRows; ++i)
 #pragma unroll
-            for (int j = 0; j < kColumns; ++j)
-                take(at_m_ + i / S::kChunk * kSpacingM + i % S::kChunk,
-                     at_n_ + j / S::kChunk * kSpacingN + j % S::kChunk, sum_[i][j]);
+            for (int j = 0; j < kColumns; ++j) sum_[i][j] = T{};
     }
 
-private:
-    template <int chunks, int spacing>
-    __device__ __forceinline__ static void read(const T *from, T (&to)[chunks * S::kChunk]) {
+    // Calls take(row, column, values) for each vector along a row of the tile that this thread holds.
+    template <typename Take>
+    __device__ __forceinline__ void for_each_vector(Take take) const {
 #pragma unroll
-        for (int chunk = 0; chunk < chunks; ++chunk)
+        for (int i = 0; i < kRows; ++i)
 #pragma unroll
-            for (int v = 0; v < S::kChunk; v += S::kVector) {
-                const auto f = *reinterpret_cast<const Vector<T> *>(from + chunk * spacing + v);
+            for (int j = 0; j < kColumns; j += S::kVector) {
+                Vector<T> values;
 #pragma unroll
-                for (int e = 0; e < S::kVector; ++e) to[chunk * S::kChunk + v + e] = f.values[e];
+                for (int e = 0; e < S::kVector; ++e) values.values[e] = sum_[i][j + e];
+                take(row() + i / S::kChunk * kSpacingM + i % S::kChunk,
+                     column() + j / S::kChunk * kSpacingN + j % S::kChunk, values);
             }
     }
 
-    const int at_m_ = warp_of_thread() / 2 * S::kWarpM + lane_of_thread() / 8 * S::kChunk;
-    const int at_n_ = warp_of_thread() % 2 * S::kWarpN + lane_of_thread() % 8 * S::kChunk;
-    T sum_[kRows][kColumns] = {};
+private:
+    __device__ __forceinline__ static void read_chunk(const T *from, T *to) {
+#pragma unroll
+        for (int v = 0; v < S::kChunk; v += S::kVector) {
+            const auto vector = *reinterpret_cast<const Vector<T> *>(from + v);
+#pragma unroll
+            for (int e = 0; e < S::kVector; ++e) to[v + e] = vector.values[e];
+        }
+    }
+
+    template <int chunks, int spacing>
+    __device__ __forceinline__ static void read(const T *from, T (&to)[chunks * S::kChunk]) {
+#pragma unroll
+        for (int chunk = 0; chunk < chunks; ++chunk) read_chunk(from + chunk * spacing, to + chunk * S::kChunk);
+    }
+
+    // Of the thread's first element.
+    __device__ __forceinline__ static int row() { return WarpPlace<T>().row + lane_of_thread() / 8 * S::kChunk; }
+    __device__ __forceinline__ static int column() {
+        return WarpPlace<T>().column + lane_of_thread() % 8 * S::kChunk;
+    }
+
+    const T *a_at_;
+    const T *b_at_;
+    T a_[kRows];
+    T b_[2][kColumns];
+    T sum_[kRows][kColumns];
 };
 
 class TensorProduct {
     using S = Tile<double>;
-    // A block of c is 16 x 8; a step takes 8 of k. Compute capability 9.0 does it in one instruction, at twice
-    // the rate of the 8 x 8 x 4 that 8.0 has, of which it takes four.
     static constexpr int kBlocksM = S::kWarpM / 16;
     static constexpr int kBlocksN = S::kWarpN / 8;
 
 public:
-    __device__ __forceinline__ void multiply(const double (*a)[S::kPitchM], const double (*b)[S::kPitchN]) {
-        const int along = lane_of_thread() / 4;  // the lane's row of a, and column of b
+    static constexpr int kStep = 8;
+
+    __device__ __forceinline__ void take(const double *stage) {
         const int k = lane_of_thread() % 4;
-#pragma unroll
-        for (int k0 = 0; k0 < S::kTileK; k0 += 8) {
-            double x[kBlocksM][4];
-            double y[kBlocksN][2];
-#pragma unroll
-            for (int i = 0; i < kBlocksM; ++i)
-#pragma unroll
-                for (int e = 0; e < 4; ++e) x[i][e] = a[k0 + k + e / 2 * 4][at_m_ + i * 16 + along + e % 2 * 8];
-#pragma unroll
-            for (int j = 0; j < kBlocksN; ++j)
-#pragma unroll
-                for (int e = 0; e < 2; ++e) y[j][e] = b[k0 + k + e * 4][at_n_ + j * 8 + along];
-#pragma unroll
-            for (int i = 0; i < kBlocksM; ++i)
-#pragma unroll
-                for (int j = 0; j < kBlocksN; ++j) multiply_block(x[i], y[j], sum_[i][j]);
-        }
+        a_at_ = stage + k * S::kPitchM + row();
+        b_at_ =
+            stage + S::kTileK * S::kPitchM + k * S::kPitchN + WarpPlace<double>().column + lane_of_thread() / 4;
     }
 
-    template <typename Take>
-    __device__ __forceinline__ void for_each(Take take) const {
-        const int row = at_m_ + lane_of_thread() / 4;
-        const int column = at_n_ + lane_of_thread() % 4 * 2;
+    __device__ __forceinline__ void read_first() { read(0, &fragments_[0]); }
+
+    template <int parity>
+    __device__ __forceinline__ void multiply(int next_step) {
+        read(next_step, &fragments_[1 - parity]);
+        const Fragment &f = fragments_[parity];
+#pragma unroll
+        for (int i = 0; i < kBlocksM; ++i)
+#pragma unroll
+            for (int j = 0; j < kBlocksN; ++j) multiply_on_tensor_cores(f.a[i], f.b[j], sum_[i][j]);
+    }
+
+    __device__ __forceinline__ void clear() {
 #pragma unroll
         for (int i = 0; i < kBlocksM; ++i)
 #pragma unroll
             for (int j = 0; j < kBlocksN; ++j)
 #pragma unroll
-                for (int e = 0; e < 4; ++e) take(row + i * 16 + e / 2 * 8, column + j * 8 + e % 2, sum_[i][j][e]);
+                for (int e = 0; e < 4; ++e) sum_[i][j][e] = 0;
+    }
+
+    template <typename Take>
+    __device__ __forceinline__ void for_each_vector(Take take) const {
+#pragma unroll
+        for (int i = 0; i < kBlocksM; ++i)
+#pragma unroll
+            for (int j = 0; j < kBlocksN; ++j)
+#pragma unroll
+                for (int half = 0; half < 2; ++half)
+                    take(row() + i * 16 + half * 8, WarpPlace<double>().column + j * 8 + lane_of_thread() % 4 * 2,
+                         Vector<double>{{sum_[i][j][half * 2], sum_[i][j][half * 2 + 1]}});
     }
 
 private:
-    // The lane's elements: a at rows +0 and +8 for k, then for k + 4; b for k and k + 4; c two columns at row
-    // +0, then at row +8.
-    __device__ __forceinline__ static void multiply_block(const double (&a)[4], const double (&b)[2],
-                                                          double (&c)[4]) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-        asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-            "{%0, %1, %2, %3};"
-            : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
-            : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
-#else
+    struct Fragment {
+        double a[kBlocksM][4];
+        double b[kBlocksN][2];
+    };
+
+    __device__ __forceinline__ void read(int step, Fragment *to) const {
+        const int k = step * kStep;
 #pragma unroll
-        for (int k = 0; k < 2; ++k)
+        for (int i = 0; i < kBlocksM; ++i)
 #pragma unroll
-            for (int half = 0; half < 2; ++half)
-                asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
-                    : "+d"(c[half * 2]), "+d"(c[half * 2 + 1])
-                    : "d"(a[k * 2 + half]), "d"(b[k]));
-#endif
+            for (int e = 0; e < 4; ++e) to->a[i][e] = a_at_[(k + e / 2 * 4) * S::kPitchM + i * 16 + e % 2 * 8];
+#pragma unroll
+        for (int j = 0; j < kBlocksN; ++j)
+#pragma unroll
+            for (int e = 0; e < 2; ++e) to->b[j][e] = b_at_[(k + e * 4) * S::kPitchN + j * 8];
     }
 
-    const int at_m_ = warp_of_thread() / 2 * S::kWarpM;
-    const int at_n_ = warp_of_thread() % 2 * S::kWarpN;
-    double sum_[kBlocksM][kBlocksN][4] = {};
+    __device__ __forceinline__ static int row() { return WarpPlace<double>().row + lane_of_thread() / 4; }
+
+    const double *a_at_;
+    const double *b_at_;
+    Fragment fragments_[2];
+    double sum_[kBlocksM][kBlocksN][4];
 };
 
-// Tensor cores take float64 from compute capability 8.0 on.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 template <typename T>
-using WarpProduct = std::conditional_t<std::is_same_v<T, double>, TensorProduct, FmaProduct<T>>;
-#else
-template <typename T>
-using WarpProduct = FmaProduct<T>;
-#endif
+using WarpProduct = std::conditional_t<uses_tensor_cores<T>, TensorProduct, FmaProduct<T>>;
 
 }  // namespace cukern::cuda

@@ -1,0 +1,37 @@
+// Products by kernels of our own: which one takes a product, with how much scratch memory.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "plan/launch.h"
+
+namespace cukern::cuda {
+
+struct TileSchedule;
+
+// What kernels have to know of a device: how much shared memory a block may ask for, too.
+struct Chip {
+    int multiprocessors;
+    int shared_bytes;
+    int generation;  // of the compute capability, the major number
+};
+
+// That of the current device; asked for once.
+cudaError_t current_chip(Chip *chip) noexcept;
+
+std::int64_t own_product_scratch(const MatmulLaunch &launch, const Chip &chip) noexcept;  // in bytes
+cudaError_t launch_own_product(const MatmulLaunch &launch, const Chip &chip, cudaStream_t stream) noexcept;
+
+// The kernels, each with its schedule. A launch has at most kMostTiles of the smallest tiles.
+template <typename T>
+TileSchedule schedule_tiled(const MatmulLaunch &launch, const Chip &chip) noexcept;
+template <typename T>
+cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, const Chip &chip, cudaStream_t stream) noexcept;
+template <typename T>
+TileSchedule schedule_sliced(const MatmulLaunch &launch, const Chip &chip) noexcept;
+template <typename T>
+cudaError_t launch_matmul_sliced(const MatmulLaunch &launch, const Chip &chip, cudaStream_t stream) noexcept;
+
+}  // namespace cukern::cuda

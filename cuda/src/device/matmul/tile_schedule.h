@@ -1,0 +1,64 @@
+// Which block computes which part of which tile of c.
+//
+// Idea: as many blocks as run at once take whole tiles, one after the other, while there is one for each. What is
+// left of the tiles is shared among all blocks evenly, by steps along k: each takes a run of steps, which may end
+// one tile and begin the next (M. Osama et al., Stream-K, PPoPP 2023). What a block has of a tile that it shares
+// goes to scratch memory, where a second kernel adds up the parts, in the order of k. A few tiles are shared by a
+// cluster of blocks each, which read each other's shared memory and need no second kernel.
+#pragma once
+
+#include <cstdint>
+
+#include "device/grid.cuh"
+#ifndef __CUDACC_RTC__
+#include "plan/launch.h"
+#endif
+
+namespace cukern::cuda {
+
+struct TileSchedule {
+    int tile_rows, tile_columns;
+    int down, across;   // tiles of a product
+    int band;           // rows of tiles that are gone through together
+    int steps;          // along k, of a tile
+    int whole;          // tiles that one block computes each
+    int shared;         // the others
+    int share, longer;  // steps of those that a block has; so many blocks have one more
+    int blocks;
+    int cluster;  // blocks that share each tile, and add up their parts themselves; else 1
+    // By tiles of a product, of a band, rows of a band and of the last one, and by steps.
+    Divider of_product, of_band, of_height, of_last_height, of_steps;
+
+    std::int64_t tile_elements() const noexcept { return std::int64_t{tile_rows} * tile_columns; }
+    // Of parts, two a block: of the tile that it ends, and of the one that it begins.
+    std::int64_t scratch_elements() const noexcept { return shared == 0 ? 0 : 2 * blocks * tile_elements(); }
+
+    __host__ __device__ int share_begin(int block) const noexcept {
+        return block * share + (block < longer ? block : longer);
+    }
+};
+
+constexpr std::int64_t kMostTiles = (std::int64_t{1} << 31) - 1;
+
+constexpr std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+#ifndef __CUDACC_RTC__  // which compiles the kernels alone
+
+// How many steps adding up the parts of shared tiles takes as long as, and how many of them a block has at least.
+struct Sharing {
+    int cost;
+    int least;
+};
+
+// Tiles of a kernel that takes `depth` of k in a step, of which a device runs `blocks` at once. A batch has to
+// have at most kMostTiles.
+TileSchedule schedule_tiles(const MatmulLaunch &launch, int rows, int columns, int depth, std::int64_t blocks,
+                            const Sharing &sharing) noexcept;
+
+// The same, of a kernel whose clusters of up to `most` blocks can share a tile, where that takes fewer steps.
+TileSchedule schedule_clusters(const TileSchedule &schedule, std::int64_t blocks, const Sharing &sharing,
+                               int most) noexcept;
+
+#endif
+
+}  // namespace cukern::cuda
