@@ -294,10 +294,12 @@ __global__ void __launch_bounds__(Slice<T>::kThreads, Slice<T>::kBlocks)
         const bool is_whole = is_in_cluster || work.is_whole(p.schedule);
         T *const c = p.c.data + place.product * p.c.batch + place.row * p.c.row + place.column * p.c.column;
         T *const sums = p.parts + static_cast<std::int64_t>(part) * S::kSide * S::kSide;
-        store_sums<T>(memory, warps, p.schedule.cluster,
-                      {is_whole ? c : sums, is_whole ? p.c.row : S::kSide, is_whole ? p.c.column : 1, 0},
-                      static_cast<int>(min(p.a.rows - place.row, std::int64_t{S::kSide})),
-                      static_cast<int>(min(p.b.rows - place.column, std::int64_t{S::kSide})));
+        // Parts are whole in their rows: they are read as vectors.
+        store_sums<T>(
+            memory, warps, p.schedule.cluster,
+            {is_whole ? c : sums, is_whole ? p.c.row : S::kSide, is_whole ? p.c.column : 1, 0},
+            static_cast<int>(min(p.a.rows - place.row, std::int64_t{S::kSide})),
+            is_whole ? static_cast<int>(min(p.b.rows - place.column, std::int64_t{S::kSide})) : S::kSide);
         part += is_whole ? 0 : 1;
         __syncthreads();  // sums have been read where the next slices go
     }
