@@ -88,10 +88,24 @@ KERNEL_TESTS = [
     "test_matmul.py::test_integers_are_exact_and_wrap",
     "test_matmul.py::test_large_transposed",
     "test_matmul.py::test_layouts[cuda-float64-matmul_tiled]",
+    "test_product_kernels.py::test_shapes[cuda-float32-NN]",
+    "test_product_kernels.py::test_shapes[cuda-float32-TT]",
+    "test_product_kernels.py::test_shapes[cuda-float64-NT]",
+    "test_product_kernels.py::test_sums_that_blocks_share[cuda-float32]",
+    "test_product_kernels.py::test_sums_that_blocks_share[cuda-complex128]",
+    "test_product_kernels.py::test_results_in_columns[cuda-float64]",
 ]
 FINDING = r"^========= (?:Invalid|Program hit|Error: |Warning: |Uninitialized|Race|Barrier|Potential).*"
 KERNEL_TEMPLATES = [
-    *("contiguous_kernel", "strided_kernel", "matmul_tiled_kernel", "rows_kernel", "short_rows_kernel"),
+    *(
+        "contiguous_kernel",
+        "strided_kernel",
+        "matmul_tiled_kernel",
+        "matmul_sliced_kernel",
+        "join_tiles_kernel",
+        "rows_kernel",
+        "short_rows_kernel",
+    ),
     *("columns_kernel", "combine_kernel", "broadcast_kernel", "transpose_kernel"),
     *("narrow_kernel", "where_kernel", "convert_kernel"),
     *("scan_lines_kernel", "scan_columns_kernel"),

@@ -62,7 +62,7 @@ def inside(rng: np.random.Generator, x: np.ndarray, before: int, after: int) -> 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_shapes(dtype: str, form: str, rng: np.random.Generator) -> None:
-    for m, n, k in [*CUT, *ODD][:: 7 if SMALL else 1]:
+    for m, n, k in [*CUT, *ODD][:: 5 if SMALL and dtype != "float32" else 1]:
         a, b = values(rng, (m, k), dtype), values(rng, (k, n), dtype)
         out = np.full((m, n), 77, dtype)
         assert cukern.matmul_tiled(as_form(a, form[0]), as_form(b, form[1]), out=out) is out
