@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import assert_same
-from conftest import POOLED, STAGED
+from conftest import POOLED, SMALL, STAGED
 from processes import run_quietly
 
 import cukern
@@ -66,6 +66,7 @@ def test_asnumpy_uses_memory_again(rng: np.random.Generator) -> None:
     assert np.isfortran(cukern.asnumpy(there.T))
 
 
+@pytest.mark.unsanitized  # the pool is off there
 def test_empty_cache_gives_results_memory_back() -> None:
     if not POOLED:
         pytest.skip("nothing is kept without the pool")
@@ -263,7 +264,7 @@ def long_work(backend: str, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     """Work that is long enough to be reported is, for these tests, any that takes 50 ms or so."""
     _cukern._set_staging(True, 64, 0, 2)
     monkeypatch.setattr(_progress, "SECONDS", 0.0)
-    return np.ones(1_500_000, np.float32)
+    return np.ones(60_000 if SMALL else 1_500_000, np.float32)
 
 
 def work_on(a: np.ndarray) -> None:

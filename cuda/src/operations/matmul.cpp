@@ -256,6 +256,8 @@ private:
         p.b_transposed = b.transposed;
         p.ldc = c.ld;
         p.workspace = nullptr;
+        p.a = p.b = nullptr;  // by product, below
+        p.c = nullptr;
         CUKERN_TRY(prepare_workspace(&p));
         const std::int64_t size = size_of(compute_);
         std::int64_t index[kMaxDims] = {};

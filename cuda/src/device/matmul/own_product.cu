@@ -116,6 +116,14 @@ cudaError_t for_each_part(const MatmulLaunch &launch, const Function &function) 
     return error;
 }
 
+// The generation of the code that a device runs: it may be older than the device, where the build names no other.
+int generation_of_code(int generation) noexcept {
+    int found = 0;
+    for (const int architecture : {__CUDA_ARCH_LIST__})
+        if (architecture / 100 <= generation) found = std::max(found, architecture / 100);
+    return found;
+}
+
 constexpr int kMostDevices = 64;
 std::atomic<std::uint64_t> g_chips[kMostDevices];  // 20 bits for each number; 0: not asked for yet
 
@@ -139,7 +147,8 @@ cudaError_t current_chip(Chip *chip) noexcept {
         g_chips[device].store(known, std::memory_order_relaxed);
     }
     constexpr std::uint64_t kLow = (1 << 20) - 1;
-    *chip = {static_cast<int>(known >> 20 & kLow), static_cast<int>(known & kLow), static_cast<int>(known >> 40)};
+    *chip = {static_cast<int>(known >> 20 & kLow), static_cast<int>(known & kLow),
+             generation_of_code(static_cast<int>(known >> 40))};
     return cudaSuccess;
 }
 

@@ -15,7 +15,7 @@ struct TileSchedule;
 struct Chip {
     int multiprocessors;
     int shared_bytes;
-    int generation;  // of the compute capability, the major number
+    int generation;  // the major number of the compute capability that its code is for
 };
 
 // That of the current device; asked for once.

@@ -45,12 +45,13 @@ struct Slice {
     static constexpr int kRows = 4;  // of a lane
     static constexpr int kColumns = 8;
     static constexpr int kSums = kRows * kColumns;
-    // So that a row's sums lie in different banks; of 8-byte types so that 64 KiB hold all warps' sums.
-    static constexpr int kSumPitch = kSize == 8 ? 32 : 36;
+    // So that a row's sums lie in different banks; of wider types so that 64 KiB hold all warps' sums.
+    static constexpr int kSumPitch = kSize == 4 ? 36 : 32;
     static constexpr int kSumsOfWarp = kSums * kSumPitch;
     static constexpr int kSumBytes = kWarps * kSumsOfWarp * kSize;
     static constexpr int kBlocks = kSize == 4 ? 2 : 1;  // of a multiprocessor
     static_assert(kSums * 32 == kSide * kSide);
+    static_assert(kSumBytes <= 64 << 10 && kStageBytes <= 64 << 10, "what compute capability 7.5 has");
 };
 
 template <typename T>

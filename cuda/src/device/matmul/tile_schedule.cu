@@ -61,6 +61,7 @@ TileSchedule schedule_clusters(const TileSchedule &schedule, std::int64_t blocks
     const std::int64_t tiles = std::int64_t{schedule.whole} + schedule.shared;
     int cluster = 1;
     while (2 * cluster <= most && 2 * cluster * tiles <= blocks && 2 * cluster <= schedule.steps) cluster *= 2;
+    if (schedule.steps > kMostTiles / most) return schedule;  // the first step of a block is their product
     const int steps = schedule.shared > 0 ? schedule.share + sharing.cost : schedule.steps;
     if (cluster == 1 || divided_up(schedule.steps, cluster) + kCost >= steps) return schedule;
     TileSchedule s = schedule;

@@ -38,7 +38,9 @@ struct TileSchedule {
     }
 };
 
-constexpr std::int64_t kMostTiles = (std::int64_t{1} << 31) - 1;
+// Less than a number of 32 bits holds by more than the blocks that run at once: each looks for one tile beyond its
+// last.
+constexpr std::int64_t kMostTiles = std::int64_t{1} << 30;
 
 constexpr std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
