@@ -15,6 +15,7 @@
 #include "operations/matmul_batches.h"
 #include "operations/matmul_panels.h"
 #include "plan/layout.h"
+#include "plan/rounding.h"
 #include "transfer/pipeline.h"
 
 namespace cukern {
@@ -53,8 +54,9 @@ std::int64_t depth_of(const MatmulCall &call) noexcept { return call.inputs[0]->
 
 bool is_short(ElementType type) noexcept { return is_floating(type) && size_of(type) == 2; }
 
-// By sides of c, to powers of two: the logarithm of the longest sum that a product takes no longer for by kernels
-// of our own than by cuBLAS, most of whose time for a small one is the call's; -1: none.
+// Up to which k our own kernels take a product no longer than cuBLAS. `longest` is by the logarithms of rows and
+// columns of c, to base 2 and rounded up, and gives the logarithm of k; -1: for no k. Most of cuBLAS's time for a
+// small product is that of the call.
 constexpr int kSides = 11;
 struct OwnProducts {
     ElementType type;
@@ -64,20 +66,14 @@ constexpr OwnProducts kOwnProducts[] = {
 #include "operations/own_products.inc"
 };
 
-int logarithm_of(std::int64_t n) noexcept {
-    int bits = 0;
-    while (bits < 62 && (std::int64_t{1} << bits) < n) ++bits;
-    return bits;
-}
-
 bool is_for_own_kernels(const MatmulCall &call) noexcept {
     std::int64_t products = 1;
     for (int d = 0; d < call.out->ndim - 2; ++d) products *= call.out->shape[d];
-    const int rows = logarithm_of(rows_of(call) * products);
-    const int columns = logarithm_of(columns_of(call));
+    const int rows = bits_from(rows_of(call) * products);
+    const int columns = bits_from(columns_of(call));
     for (const OwnProducts &own : kOwnProducts)
         if (own.type == call.compute)
-            return rows < kSides && columns < kSides && logarithm_of(depth_of(call)) <= own.longest[rows][columns];
+            return rows < kSides && columns < kSides && bits_from(depth_of(call)) <= own.longest[rows][columns];
     return false;
 }
 

@@ -3,8 +3,7 @@
 
 #include <type_traits>
 
-#include "cukern/scalar_types.h"
-#include "formulas/arithmetic.cuh"
+#include "formulas/functors.cuh"
 
 namespace cukern::cuda {
 
@@ -24,14 +23,7 @@ __device__ __forceinline__ T multiply_add(T a, T b, T c) {
 
 template <typename T>
 __device__ __forceinline__ T add(T a, T b) {
-    if constexpr (std::is_integral_v<T>) {
-        using U = wrapping_t<T>;
-        return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
-    } else if constexpr (std::is_floating_point_v<T>) {
-        return a + b;
-    } else {
-        return {a.real + b.real, a.imag + b.imag};
-    }
+    return Formula<Op::add>::apply(a, b);
 }
 
 }  // namespace cukern::cuda

@@ -8,6 +8,7 @@
 #include "cukern/ops.h"
 #include "device/driver.h"
 #include "device/matmul/tile_schedule.h"
+#include "plan/rounding.h"
 
 namespace cukern::cuda {
 namespace {
@@ -26,7 +27,7 @@ MatmulLaunch transposed(const MatmulLaunch &launch) noexcept {
 }
 
 // Microseconds that a kernel takes for its part of a schedule, on each multiprocessor: to start, for a step of a
-// tile, and to add up shared tiles. Measured on an H200; what counts is which is less.
+// tile, and to add up shared tiles. Measured on an H100; only which of two kernels takes less has to be right.
 struct Cost {
     double start, step, join;
 };

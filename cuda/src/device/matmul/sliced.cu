@@ -2,9 +2,9 @@
 //
 // Idea: a block computes kSide x kSide tiles of c, and its warps share k: each takes every kWarps-th slice of
 // kDepth, copies it asynchronously into stages of shared memory of its own, so that no warp waits for another, and
-// holds 4 x 8 sums a lane. At the end the warps' sums are added up by halves. So a few tiles keep all schedulers
-// of a multiprocessor busy, and long sums have kWarps times less rounding. Tiles are shared among blocks as those
-// of the tiled kernel are (tile_schedule.h).
+// holds 4 x 8 sums a lane. At the end all threads add up the warps' sums in shared memory. So a few tiles keep all
+// schedulers of a multiprocessor busy, and long sums have kWarps times less rounding. Tiles are shared among
+// blocks as those of the tiled kernel are (tile_schedule.h).
 //
 // Tile: 32 x 32, slices of 16 (4-byte types), 8, or 4 (complex128); up to 3 stages.
 // 2 * m * n * k flops; an element is used 32 times once loaded: limited by the instructions that copy and read, 5
@@ -163,7 +163,7 @@ public:
 
 private:
     __device__ __forceinline__ void multiply_by_fma(const T *a, const T *b) {
-#pragma unroll(std::is_same_v<T, float> ? 8 : 2)  // the wheel is full
+#pragma unroll(std::is_same_v<T, float> ? 8 : 2)  // the wheel has no room for more
         for (int k = 0; k < S::kDepth; ++k) {
             T x[S::kRows];
             T y[S::kColumns];
@@ -193,8 +193,8 @@ private:
     T sum_[S::kSums] = {};
 };
 
-// Adds up the sums that warps have left, and those of a cluster's blocks, and stores them; a thread an element of
-// each row or so. Of a cluster each block stores its part of the tile.
+// Adds up the sums that warps have left in shared memory, and those of a cluster's blocks, and stores them. Each
+// block of a cluster stores its part of the tile.
 template <typename T>
 __device__ __forceinline__ void store_sums(T *memory, int warps, int cluster, const Result<T> &to, int rows,
                                            int columns) {

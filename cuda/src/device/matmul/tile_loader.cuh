@@ -1,10 +1,10 @@
 // Tiles of an operand, on their way to shared memory.
 //
-// A tile is `length` rows of a (columns of b) by kTileK of k, with k slowest. However the operand lies, it is
-// copied asynchronously: 16 bytes at once where rows follow each other on whole vectors; else by elements, 32
-// neighbours a warp, or 4 rows by 8 of k where k follows itself: 32 bytes a row, and 32 banks. Both of these are
-// two steps, which the way of the copies does not depend on: a branch that is taken costs the multiplications that
-// come next more than the few instructions that it saves, as its target is fetched anew.
+// A tile is `length` rows of a (columns of b) by kTileK of k, with k slowest. Copies are asynchronous: of 16 bytes
+// where whole vectors follow each other along rows; else of one element. A warp then copies 32 neighbours along
+// rows, or, where neighbours lie along k, 4 rows by 8 of k: 32 bytes of a row, to 32 different banks. Elements are
+// copied by one loop for both layouts, with an inner and an outer step. Two loops would need a branch, and a
+// branch that is taken costs more time than it saves, because the instructions at its target are fetched anew.
 #pragma once
 
 #include <cstdint>

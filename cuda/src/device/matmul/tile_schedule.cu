@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/rounding.h"
+
 namespace cukern::cuda {
 namespace {
 

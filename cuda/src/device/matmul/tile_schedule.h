@@ -38,11 +38,9 @@ struct TileSchedule {
     }
 };
 
-// Less than a number of 32 bits holds by more than the blocks that run at once: each looks for one tile beyond its
-// last.
+// A block adds the number of blocks to that of its last tile before it sees that there is none left: the sum has
+// to fit in 31 bits.
 constexpr std::int64_t kMostTiles = std::int64_t{1} << 30;
-
-constexpr std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 #ifndef __CUDACC_RTC__  // which compiles the kernels alone
 

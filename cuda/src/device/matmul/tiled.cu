@@ -38,8 +38,9 @@ struct TiledParams {
     bool stores_vectors;
     T *parts;
     std::int64_t k;
-    T one;  // unknown to the compiler, so that the registers of sums are chosen for the multiplication, not the
-            // stores
+    // The sums are multiplied by it before they are stored. The compiler does not know its value, so it chooses
+    // the registers of the sums for the multiplications and not for the stores.
+    T one;
 };
 
 template <typename T>

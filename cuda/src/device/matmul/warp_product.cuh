@@ -3,10 +3,10 @@
 // Both kinds read fragments of both tiles for a step of k, and while they multiply those they read the ones for
 // the next step; the sums stay in registers.
 //
-// FmaProduct: a thread holds kChunksM x kChunksN chunks of 4 x 4 of c, and reads its fragments as 16-byte vectors:
-// 6 of
-//   them for 128 fma of 4-byte types. A chunk of a's fragment is read anew as soon as its products are done, so
-//   that reads and multiplications take turns; of b's there are two.
+// FmaProduct: a thread holds kChunksM x kChunksN chunks of 4 x 4 of c, and reads 6 vectors of 16 bytes for 128
+// fma.
+//   It reads a chunk of a's next fragment as soon as it has multiplied the same chunk of this one, so that reads
+//   and multiplications alternate. b has two fragments.
 // TensorProduct: float64 on the tensor cores. A warp holds 16 x 8 blocks of c (tensor_cores.cuh).
 #pragma once
 
@@ -56,8 +56,8 @@ public:
         read<S::kChunksN, kSpacingN>(b_at_, b_[0]);
     }
 
-    // Multiplies the fragments of an even or an odd step, and reads those of the next one. Rows are gone through
-    // to and fro: the registers of two of the three operands are those of the last fma.
+    // Multiplies the fragments of an even (parity 0) or odd step, and reads those of the next one. Every second
+    // row goes backwards, so that it begins with the element of b that the row before has ended with.
     template <int parity>
     __device__ __forceinline__ void multiply(int next_step) {
         const T(&b)[kColumns] = b_[parity];

@@ -3,17 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "plan/rounding.h"
+
 namespace cukern::cuda {
 namespace {
-
-// The exponent of the first power of two from n on.
-int bits_from(std::int64_t n) noexcept {
-    int bits = 0;
-    while ((std::int64_t{1} << bits) < n) ++bits;
-    return bits;
-}
-
-constexpr std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // How many blocks share a result, so that there are enough of them and each has work; as much as scratch memory
 // holds.
