@@ -37,6 +37,8 @@ void run_reduction(const ReduceLaunch &launch) noexcept {
     run_with_scratch(launch, static_cast<std::size_t>(cuda::reduction_scratch(launch, limits)),
                      [&](const ReduceLaunch &with) { return cuda::launch_reduction(with, nullptr, limits); });
 }
+// None: the calls that would skip the kernels for it take them.
+HostLoop elementwise_loop(Op, ElementType) noexcept { return {}; }
 bool scans_from(ElementType type, ElementType compute) noexcept { return cuda::scans_from(type, compute); }
 void run_scan(const ScanLaunch &launch) noexcept {
     // So that few lines take the ways of very many, some scans are in parts.

@@ -89,6 +89,8 @@ void run_rows(const ElementwiseLaunch &launch, std::int64_t begin, std::int64_t 
 
 }  // namespace
 
+HostLoop elementwise_loop(Op op, ElementType inputs) noexcept { return loop_of(op, inputs); }
+
 void run_elementwise(const ElementwiseLaunch &launch) noexcept {
     std::int64_t bytes = 0;
     for (int i = 0; i < launch.num_operands; ++i)

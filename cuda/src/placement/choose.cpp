@@ -7,7 +7,7 @@
 #include "cukern/placement.h"
 #include "context/context.h"
 #include "host/costs.h"
-#include "host/loops.h"
+#include "host/kernels.h"
 #include "host/thread_pool.h"
 #include "placement/machines.h"
 #include "transfer/staging.h"
@@ -203,7 +203,7 @@ HostLoop brief_loop(Op op, ElementType inputs, std::int64_t count, bool are_pack
     if (count == 0 || (!are_packed && host::bits_depend_on_strides(op, inputs)) ||
         static_cast<double>(count) * host_cost(op, inputs) >= kAtOnce)
         return {};
-    const HostLoop loop = host::loop_of(op, inputs);
+    const HostLoop loop = host::elementwise_loop(op, inputs);
     Context *active = nullptr;
     if (loop.function == nullptr || chosen_context(&active) != CUKERN_OK) return {};
     const bool is_elsewhere = Staging::is_needed(*active) && current_placement() == Placement::device;
