@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/module_state.h"
+#include "ops/product_views.h"
 #include "view/tracked_view.h"
 
 #include "cukern/operations.h"
@@ -27,18 +28,13 @@ PyObject *run_reduction(ModuleState &state, Op op, PyObject *object, const Reduc
 PyObject *run_copy(ModuleState &state, const char *function, PyObject *object, PyObject *out,
                    PyObject *given_stream) noexcept;
 
-// How a product is computed, and of which shape it is: numpy.matmul's, or numpy.dot's, of every row of `a` with
-// every column of b.
-enum class ProductForm { matmul, dot };
+// How a product is computed, and of which shape it is.
 struct ProductOptions {
     ProductForm form = ProductForm::matmul;
     MatmulAlgorithm algorithm = MatmulAlgorithm::automatic;
     bool allows_tf32 = false;
     bool keeps_sums = false;  // of 16-bit floats: the result is float32
 };
-// The shape of a product; false with ValueError.
-bool product_shape(const char *function, const ProductOptions &options, const Shape &a, const Shape &b,
-                   Shape *shape) noexcept;
 // `function` is for messages.
 PyObject *run_matmul(PyObject *module, const char *function, const ProductOptions &options, PyObject *first,
                      PyObject *second, PyObject *out, PyObject *given_stream) noexcept;

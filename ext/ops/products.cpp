@@ -148,7 +148,10 @@ PyObject *run_with_epilogue(PyObject *module, const char *function, ProductOptio
     if (!describe(state, function, "a", first, &a) || !describe(state, function, "b", second, &b)) return nullptr;
     const ElementType type = promote(a.type, b.type);
     Shape shape;
-    if (!product_shape(function, options, a.shape, b.shape, &shape)) return nullptr;
+    if (const Status status = product_shape(options.form, a.shape, b.shape, &shape); status != CUKERN_OK) {
+        raise_status(state, function, status);
+        return nullptr;
+    }
     if (type == ElementType::bool_ || (epilogue.activation != Activation::none && kind_of(type) == 'c') ||
         (epilogue.activation == Activation::gelu && !is_floating(type)))
         return PyErr_Format(PyExc_TypeError, "%s: products of element type %s take no such option", function,

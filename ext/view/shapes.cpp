@@ -1,5 +1,8 @@
 #include "base/python.h"
 
+#include <algorithm>
+#include <cstdio>
+
 #include "view/shapes.h"
 
 namespace cukern::py {
@@ -89,6 +92,17 @@ PyRef shape_text(int ndim, const std::int64_t *shape) noexcept {
         if (length == nullptr || PyTuple_SetItem(tuple.get(), i, length) != 0) return {};
     }
     return tuple ? PyRef::steal(PyObject_Str(tuple.get())) : PyRef();
+}
+
+ShapeText::ShapeText(const Shape &shape) noexcept {
+    std::size_t used = 0;
+    const auto add = [&](const char *format, long long length) {
+        const int more = std::snprintf(text + used, sizeof text - used, format, length);
+        if (more > 0) used = std::min(used + static_cast<std::size_t>(more), sizeof text - 1);
+    };
+    add("(", 0);
+    for (int i = 0; i < shape.ndim; ++i) add(i == 0 ? "%lld" : ", %lld", shape.lengths[i]);
+    add(shape.ndim == 1 ? ",)" : ")", 0);
 }
 
 }  // namespace cukern::py

@@ -19,4 +19,10 @@ bool parse_only_keyword(const char *function, PyObject *keywords, const char *na
 // "(3, 4)", or "(3,)" as Python writes it.
 PyRef shape_text(int ndim, const std::int64_t *shape) noexcept;
 
+// The same for messages that are made without the GIL; cut off where it is very long.
+struct ShapeText {
+    char text[512];
+    explicit ShapeText(const Shape &shape) noexcept;
+};
+
 }  // namespace cukern::py
