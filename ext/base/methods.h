@@ -42,6 +42,7 @@ extern PyMethodDef kRepeatCallMethods[];
 extern PyMethodDef kTracedMethods[];
 extern PyMethodDef kLoopMethods[];
 extern PyMethodDef kPlacementFunctions[];
+extern PyMethodDef kTorchMethods[];
 extern PyMethodDef kTestingMethods[];
 extern PyMethodDef kKernelTestingMethods[];
 

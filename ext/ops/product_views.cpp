@@ -77,7 +77,8 @@ TensorView as_results(const TensorView &view, std::int64_t m, std::int64_t n, in
 
 Status product_shape(ProductForm form, const Shape &a, const Shape &b, Shape *shape) noexcept {
     if (a.ndim == 0 || b.ndim == 0)
-        return fail(CUKERN_INVALID_ARGUMENT, "%s has no dimensions; it needs one at least (multiply takes numbers)",
+        return fail(CUKERN_INVALID_ARGUMENT,
+                    "%s has no dimensions; it needs one at least (multiply takes numbers)",
                     a.ndim == 0 ? "a" : "b");
     if (a.lengths[a.ndim - 1] != b.lengths[b.ndim < 2 ? 0 : b.ndim - 2])
         return refuse_shapes("inner dimensions must match", a, b);
@@ -108,8 +109,7 @@ void make_product_views(ProductForm form, const TensorView &a, const TensorView 
         for (int d = rows_at; d < batch; ++d) shape.lengths[d] = shape.lengths[d + 1];
     views->a = as_matrices(a, batch, shape.lengths, {is_dot ? 0 : batch - of_a, of_a}, true);
     views->b = as_matrices(b, batch, shape.lengths, {batch - of_b, of_b}, false);
-    views->out =
-        as_results(out, views->a.shape[batch], views->b.shape[batch + 1], rows_at, has_rows, has_columns);
+    views->out = as_results(out, views->a.shape[batch], views->b.shape[batch + 1], rows_at, has_rows, has_columns);
 }
 
 }  // namespace cukern::py

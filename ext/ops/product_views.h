@@ -14,8 +14,8 @@ enum class ProductForm { matmul, dot };
 // dimension. Fails where shapes do not fit each other.
 Status product_shape(ProductForm form, const Shape &a, const Shape &b, Shape *shape) noexcept;
 
-// Operands and result as batches of matrices: the same number of dimensions, strides of 0 where an operand repeats,
-// lengths of 1 for the dimensions that vectors lack.
+// Operands and result as batches of matrices: the same number of dimensions, strides of 0 where an operand
+// repeats, lengths of 1 for the dimensions that vectors lack.
 struct ProductViews {
     TensorView a;
     TensorView b;

@@ -1,0 +1,67 @@
+// torch's tensors as views, and torch's rules for results: element types, shapes, memory layout. No Python.
+#pragma once
+
+#include "torch/shim.h"
+
+#include "cukern/ops.h"
+#include "cukern/status.h"
+#include "cukern/tensor_view.h"
+
+namespace cukern::py {
+
+// The tensors that a kernel is given: their handles are given up at the end.
+class GivenTensors {
+public:
+    GivenTensors(const StackValue *stack, int count) noexcept : count_(count) {
+        for (int i = 0; i < count; ++i) handles_[i] = reinterpret_cast<TensorHandle>(stack[i]);
+    }
+    ~GivenTensors() {
+        for (int i = 0; i < count_; ++i) shim().delete_tensor_object(handles_[i]);
+    }
+    GivenTensors(const GivenTensors &) = delete;
+    GivenTensors &operator=(const GivenTensors &) = delete;
+
+    TensorHandle operator[](int i) const noexcept { return handles_[i]; }
+
+private:
+    TensorHandle handles_[kMaxInputs + 1] = {};
+    int count_;
+};
+
+struct TorchTensor {
+    TensorView view;
+    bool on_gpu = false;
+    int device = 0;
+};
+
+// `name` is for messages.
+Status read_tensor(TensorHandle handle, const char *name, TorchTensor *tensor) noexcept;
+
+// Where a call's tensors are: on one GPU or on the host. Operands of no dimensions on the host beside a GPU's
+// become immediate values.
+struct TorchPlace {
+    bool on_gpu = false;
+    int device = 0;
+};
+Status find_place(TorchTensor *const *tensors, int count, const TorchTensor *out, TorchPlace *place) noexcept;
+
+// torch.result_type of the operands: those of no dimensions count less than the others.
+Status torch_result_type(const TorchTensor *const *tensors, int count, ElementType *type) noexcept;
+
+// The element types that an operation computes in and returns; `promoted` is that of its operands.
+Status torch_types(Op op, ElementType promoted, ElementType *compute, ElementType *result) noexcept;
+
+// torch.broadcast_shapes.
+Status broadcast_shapes(const TorchTensor *const *tensors, int count, TensorView *out) noexcept;
+
+// The strides that torch gives a result of the shape in `out`: the operands' order of dimensions, without gaps.
+void set_result_strides(const TorchTensor *const *tensors, int count, TensorView *out) noexcept;
+
+// A new tensor of the shape, strides and type in tensor->view.
+Status make_tensor(const TorchPlace &place, TorchTensor *tensor, TensorHandle *handle) noexcept;
+
+// Whether `out` may take a result: its shape, type and memory.
+Status check_torch_out(const TorchTensor &out, const TensorView &expected, const TorchTensor *const *tensors,
+                       int count, bool same_allowed) noexcept;
+
+}  // namespace cukern::py

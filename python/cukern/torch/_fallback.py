@@ -1,0 +1,96 @@
+"""Kernels in Python for a torch without its C shim: they call the module's functions.
+
+torch's rules give the result's type and layout, so the result is made here and the functions fill it in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _cukern
+from . import _types
+
+
+def _detached(tensor: Tensor) -> Tensor:
+    # Below autograd tensors still say that they require gradients, and are then not exported.
+    return tensor.detach() if tensor.requires_grad else tensor
+
+
+def _raise_runtime_error(name: str, error: Exception) -> Any:
+    raise RuntimeError(f"cukern::{name}: {error}") from error
+
+
+def _empty_result(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    first = tensors[0]
+    if all(x.shape == first.shape and x.device == first.device and x.is_contiguous() for x in tensors):
+        return torch.empty(first.shape, dtype=dtype, device=first.device)
+    device = next((x.device for x in tensors if x.is_cuda), first.device)
+    model = _types.like_result([x.to("meta") if x.ndim == 0 else _on_meta(x) for x in tensors], dtype)
+    return torch.empty_strided(model.shape, model.stride(), dtype=dtype, device=device)
+
+
+def _on_meta(tensor: Tensor) -> Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def _check_out(out: Tensor, shape: Sequence[int], dtype: torch.dtype) -> None:
+    if out.shape != tuple(shape):
+        raise ValueError(f"out has shape {tuple(out.shape)}; expected {tuple(shape)}")
+    if not torch.can_cast(dtype, out.dtype):
+        raise ValueError(f"out has element type {out.dtype}, which cannot take a result of type {dtype}")
+
+
+def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., None]]:
+    """Return the kernels of a row: one that returns its result, and one with `out`."""
+    function = getattr(_cukern, "multiply" if row.kind == "scalar" else row.name)
+
+    def compute(tensors: tuple[Tensor, ...], out: Tensor | None) -> Tensor:
+        try:
+            valued = _types.valued(row, tensors)
+            computed, result = _types.types(row, _types.result_type(valued))
+            if out is None:
+                out = _empty_result(tensors, result)
+            else:
+                _check_out(out, torch.broadcast_shapes(*(x.shape for x in tensors)), result)
+            keep = len(tensors) - len(valued)
+            # What is looked at as it is stored (logic, comparisons of one type) needs no conversion.
+            converted = [
+                x if i < keep or x.dtype == computed or row.rule in ("logical", "test") else x.to(computed)
+                for i, x in enumerate(map(_detached, tensors))
+            ]
+            function(*converted, out=out)
+        except (TypeError, ValueError, OverflowError) as error:
+            return _raise_runtime_error(row.name, error)
+        return out
+
+    def run(*tensors: Tensor) -> Tensor:
+        return compute(tensors, None)
+
+    def run_out(*tensors: Tensor, out: Tensor) -> None:
+        compute(tensors, out)
+
+    return run, run_out
+
+
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    """Compute the product of two tensors in torch's result type."""
+    try:
+        dtype = _types.result_type((a, b))
+        return _cukern.matmul(_detached(a).to(dtype), _detached(b).to(dtype))
+    except (TypeError, ValueError) as error:
+        return _raise_runtime_error("matmul", error)
+
+
+def matmul_out(a: Tensor, b: Tensor, *, out: Tensor) -> None:
+    """Compute the same into `out`, which has the product's type."""
+    dtype = _types.result_type((a, b))
+    if out.dtype != dtype:
+        raise RuntimeError(f"cukern::matmul: out has element type {out.dtype}; expected {dtype}")
+    try:
+        _cukern.matmul(_detached(a).to(dtype), _detached(b).to(dtype), out=out)
+    except (TypeError, ValueError) as error:
+        _raise_runtime_error("matmul", error)

@@ -1,0 +1,305 @@
+"""torch.ops.cukern: results, element types and memory layout as torch's own operations have them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from interchange_tools import QUIET, bring
+from torch_tools import (
+    ELEMENTWISE,
+    REDUCTIONS,
+    TYPES,
+    in_random_layout,
+    operation,
+    random_shapes,
+    torch_function,
+    values,
+)
+
+pytestmark = [pytest.mark.usefixtures("backend"), *QUIET]
+
+ROWS = [pytest.param(row, id=row["name"]) for row in ELEMENTWISE]
+EXACT = {"positive", "negative", "abs", "maximum", "minimum", "where", "copysign", "floor", "ceil", "trunc", "round"}
+# torch has no bool for these, or gives it another type than the table, which NumPy's follows.
+NOT_OF_BOOL = {"square", "reciprocal", "pow", "floor_divide", "remainder", "sign", "round", "conj", "positive"}
+
+
+@pytest.fixture
+def torch() -> Iterator[Any]:
+    torch = bring("torch")
+    import cukern.torch  # noqa: F401
+
+    yield torch
+
+
+@pytest.fixture
+def device(backend: str) -> str:
+    return "cuda" if backend == "cuda" else "cpu"
+
+
+def _types_of(torch: Any) -> Any:
+    from cukern.torch import _types
+
+    return _types
+
+
+def operands(torch: Any, rng: np.random.Generator, row: dict[str, Any], device: str) -> list[Any]:
+    types = ["complex64", "complex128"] if row["name"] == "imag" else TYPES[row["types"]]
+    types = [t for t in types if t != "bool" or row["name"] not in NOT_OF_BOOL]
+    count = {"unary": 1, "binary": 2, "choice": 3}[row["kind"]]
+    least = 1.1 if row["name"] == "acosh" else 0.1
+    found = []
+    for i, shape in enumerate(random_shapes(rng, count)):
+        dtype = torch.bool if row["kind"] == "choice" and i == 0 else getattr(torch, types[rng.integers(len(types))])
+        found.append(in_random_layout(torch, rng, values(torch, rng, shape, dtype, device, least)))
+    if row["kind"] == "choice" and torch.promote_types(found[1].dtype, found[2].dtype) != found[1].dtype:
+        found[1] = found[1].to(torch.promote_types(found[1].dtype, found[2].dtype))  # torch.where promotes since 2.?
+        found[2] = found[2].to(found[1].dtype)
+    return found
+
+
+def assert_close(torch: Any, name: str, got: Any, wanted: Any, exact: Any) -> None:
+    """Compare with torch's result: of floats by the exact one, which both may miss by 4 units."""
+    assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
+    if not got.dtype.is_floating_point and not got.dtype.is_complex:
+        assert torch.equal(got, wanted)
+        return
+    error = (got.to(exact.dtype) - exact).abs()
+    # One unit is eps * |x| at most; complex parts are bounded by the modulus, by twice as much.
+    units = 1 if name in EXACT else 8 if got.dtype.is_complex else 4.5
+    bound = units * torch.finfo(got.dtype).eps * exact.abs() + torch.finfo(got.dtype).tiny
+    assert bool(((error <= bound) | (got == exact) | (got.isnan() & exact.isnan())).all()), name
+
+
+def exactly(torch: Any, name: str, xs: list[Any]) -> Any:
+    """Return torch's result in double precision."""
+    double = torch.complex128 if any(x.is_complex() for x in xs) else torch.float64
+    return torch_function(torch, name)(*(x if i == 0 and name == "where" else x.to(double) for i, x in enumerate(xs)))
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_elementwise_as_torch(torch: Any, rng: np.random.Generator, row: dict[str, Any], device: str) -> None:
+    name = row["name"]
+    compared = 0
+    for _ in range(24):
+        xs = operands(torch, rng, row, device)
+        try:
+            wanted = torch_function(torch, name)(*xs)
+        except (RuntimeError, TypeError):
+            continue  # not torch's, as hypot of bfloat16 and float16
+        got = operation(torch, name)(*xs)
+        inexact = got.dtype.is_floating_point or got.dtype.is_complex
+        # Not that of torch's same operation, which is a view at times, or composed of others.
+        assert got.stride() == _types_of(torch).like_result(xs, got.dtype).stride()
+        assert_close(torch, name, got, wanted, exactly(torch, name, xs) if inexact else wanted)
+        out = torch.empty_like(got)
+        assert getattr(torch.ops.cukern, name).out(*xs, out=out) is None
+        assert bool(((out == got) | (out.isnan() & got.isnan())).all())
+        compared += 1
+    assert compared >= 8
+
+
+@pytest.mark.parametrize("name", ["add", "divide", "less", "pow"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8", "complex64"])
+@pytest.mark.parametrize("shape", [(5,), ()], ids=str)
+def test_numbers_as_operands(torch: Any, name: str, dtype: str, shape: tuple[int, ...], device: str) -> None:
+    function, own = torch_function(torch, name), getattr(torch.ops.cukern, name)
+    numbers: list[Any] = [2, 2.5, True]
+    if dtype != "float16":  # beside a complex number its result is of a type that cukern does not have
+        numbers.append(2 + 1j)
+    for number in numbers:
+        x = torch.full(shape, 3, dtype=getattr(torch, dtype), device=device)
+        if name == "less" and (x.is_complex() or isinstance(number, complex)):
+            continue
+        wanted = function(x, number)
+        got = own(x, number)
+        assert got.dtype == wanted.dtype
+        torch.testing.assert_close(got, wanted)
+        out = torch.empty_like(got)
+        own.Scalar_out(x, number, out=out)
+        assert torch.equal(out, got)
+        # torch has a number before a tensor for pow alone.
+        promoted = torch.full(shape, number, dtype=torch.result_type(x, number), device=device)
+        before = torch.pow(number, x) if name == "pow" else x > number if name == "less" else function(promoted, x)
+        torch.testing.assert_close(own.Scalar_Tensor(number, x), before)
+
+
+def test_factors(torch: Any, device: str) -> None:
+    x, y = torch.arange(4.0, device=device), torch.ones(4, device=device)
+    assert torch.equal(torch.ops.cukern.scale(x, 3), 3 * x)
+    assert torch.equal(torch.ops.cukern.axpy(2, x, y), 2 * x + y)
+    out = torch.empty_like(x)
+    torch.ops.cukern.axpy.out(2.0, x, y, out=out)
+    assert torch.equal(out, 2 * x + y)
+    assert torch.equal(torch.ops.cukern.where(x > 1, x, 0), torch.where(x > 1, x, 0))
+    assert torch.equal(torch.ops.cukern.where(x > 1, 0.5, x), torch.where(x > 1, 0.5, x))
+    with pytest.raises(RuntimeError, match="number"):
+        torch.ops.cukern.axpy.Tensor(y, x, y)
+
+
+def test_numbers_beside_a_gpu(torch: Any, device: str) -> None:
+    x = torch.ones(3, device=device)
+    assert torch.ops.cukern.add(x, torch.tensor(2.0, dtype=torch.float64)).dtype == torch.float32
+    assert torch.ops.cukern.add(torch.tensor(2), x).device == x.device
+
+
+@pytest.mark.parametrize("name", ["floor", "sin", "sum"])
+def test_default_type(torch: Any, name: str, device: str) -> None:
+    x = torch.arange(3, device=device)
+    before = torch.get_default_dtype()
+    try:
+        for dtype in (torch.float64, torch.float32):
+            torch.set_default_dtype(dtype)
+            assert operation(torch, name)(x).dtype == torch_function(torch, name)(x).dtype
+    finally:
+        torch.set_default_dtype(before)
+
+
+REFUSED = {
+    "shapes": (lambda t, d: t.ops.cukern.add(t.ones(3, device=d), t.ones(4, device=d)), r"\(?4\)?,? .*|broadcast"),
+    "type": (lambda t, d: t.ops.cukern.bitwise_and(t.ones(3, device=d), t.ones(3, device=d)), "bitwise_and.*float32"),
+    "complex": (lambda t, d: t.ops.cukern.floor(t.ones(3, dtype=t.complex64, device=d)), "floor.*complex64"),
+    "out's shape": (lambda t, d: t.ops.cukern.add.out(*[t.ones(3, device=d)] * 2, out=t.empty(4, device=d)), "shape"),
+    "out's type": (
+        lambda t, d: t.ops.cukern.add.out(*[t.ones(3, device=d)] * 2, out=t.empty(3, dtype=t.int32, device=d)),
+        "cannot take",
+    ),
+    "expanded out": (
+        lambda t, d: t.ops.cukern.add.out(*[t.ones(3, device=d)] * 2, out=t.empty(1, device=d).expand(3)),
+        "memory|overlap|itself",
+    ),
+    "overlap": (lambda t, d: overlapping(t, d), "overlap"),
+    "unsigned": (
+        lambda t, d: t.ops.cukern.add(t.ones(3, dtype=t.uint16, device=d), t.ones(3, dtype=t.int32, device=d)),
+        "(?i)promot",
+    ),
+    "inner dimensions": (lambda t, d: t.ops.cukern.matmul(t.ones(2, 3, device=d), t.ones(2, 3, device=d)), "inner"),
+    "no dimensions": (lambda t, d: t.ops.cukern.matmul(t.ones((), device=d), t.ones(2, device=d)), "no dimensions"),
+    "product into a view": (
+        lambda t, d: t.ops.cukern.matmul.out(*[t.ones(2, 2, device=d)] * 2, out=t.empty(2, 2, dtype=t.int32, device=d)),
+        "element type",
+    ),
+    "mean of integers": (lambda t, d: t.ops.cukern.mean(t.arange(3, device=d)), "mean.*int64"),
+    "twice": (lambda t, d: t.ops.cukern.sum(t.ones(2, 2, device=d), [0, -2]), "twice"),
+}
+
+
+def overlapping(torch: Any, device: str) -> None:
+    x = torch.ones(8, device=device)
+    torch.ops.cukern.add.out(x[1:], x[1:], out=x[:-1])
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(torch: Any, case: str, device: str) -> None:
+    call, message = REFUSED[case]
+    with pytest.raises(RuntimeError, match=message):
+        call(torch, device)
+
+
+def test_in_place(torch: Any, device: str) -> None:
+    x = torch.arange(4.0, device=device)
+    torch.ops.cukern.add.out(x, x, out=x)
+    assert x.tolist() == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [((3, 4), (4, 5)), ((4,), (4, 5)), ((3, 4), (4,)), ((4,), (4,)), ((2, 3, 4), (4, 5)), ((2, 1, 3, 4), (5, 4, 2))],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64", "int32", "bool"])
+def test_matmul(torch: Any, rng: np.random.Generator, shapes: Any, dtype: str, device: str) -> None:
+    a, b = (values(torch, rng, shape, getattr(torch, dtype), device, 0.1) for shape in shapes)
+    exact = torch.matmul(a.to(torch.complex128), b.to(torch.complex128))
+    got = torch.ops.cukern.matmul(a, b)
+    assert (got.dtype, got.shape) == (a.dtype, exact.shape)
+    if dtype == "bool":
+        assert torch.equal(got, exact.real > 0)
+    else:
+        # k products, each rounded, and k additions in float32 at least, and one rounding.
+        eps = torch.finfo(got.dtype).eps if got.is_floating_point() or got.is_complex() else 0
+        assert bool(((got.to(torch.complex128) - exact).abs() <= 8 * eps * exact.abs()).all())
+    out = torch.empty_like(got)
+    torch.ops.cukern.matmul.out(a, b, out=out)
+    assert torch.equal(out, got)
+    transposed = torch.ops.cukern.matmul(a, b.mT.contiguous().mT) if b.ndim > 1 else got
+    torch.testing.assert_close(transposed, got)
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in REDUCTIONS])
+def test_reductions_as_torch(torch: Any, rng: np.random.Generator, row: dict[str, Any], device: str) -> None:
+    name = row["name"]
+    own, function = getattr(torch.ops.cukern, name), torch_function(torch, name)
+    for dtype in ("float32", "float64", "int32", "uint8", "bool", "complex64", "bfloat16"):
+        of = getattr(torch, dtype)
+        if (row["rule"] in ("floating", "variance") and not of.is_floating_point and not of.is_complex) or (
+            of.is_complex and name in ("max", "min", "argmax", "argmin")
+        ):
+            continue
+        if dtype == "bool" and name.startswith("arg"):
+            continue  # not torch's
+        x = values(torch, rng, (3, 4, 5), of, device, 0.5)
+        for dim in (0, 1, -1) if row["rule"] == "index" else ([0], [1, -1], [0, 1, 2]):
+            for keepdim in (False, True):
+                wanted = of_torch(torch, function, name, x, dim, keepdim)
+                got = own(x, dim, keepdim)
+                assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
+                torch.testing.assert_close(got, wanted)
+        if name not in ("any", "all", "max", "min", "prod"):
+            torch.testing.assert_close(own(x), function(x))
+    if row["rule"] == "variance":
+        x = values(torch, rng, (3, 4), torch.float64, device, 0.5)
+        torch.testing.assert_close(own(x, [1], correction=0), function(x, 1, correction=0))
+
+
+def of_torch(torch: Any, function: Any, name: str, x: Any, dim: Any, keepdim: bool) -> Any:
+    """Return torch's reduction; those that take one dimension alone, by one after the other."""
+    if name not in ("prod", "any", "all"):
+        return function(x, dim, keepdim=keepdim)
+    for d in sorted((d % x.ndim for d in dim), reverse=True):
+        x = function(x, d, keepdim=keepdim)
+    return x.to(torch.bool) if name in ("any", "all") else x
+
+
+def storage_uses(torch: Any, tensor: Any) -> int:
+    count: int = torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)
+    return count
+
+
+def test_results_are_freed(torch: Any, device: str) -> None:
+    x = torch.ones(1000, device=device)
+    y = torch.ops.cukern.add(x, x)
+    for tensor in (x, y):
+        assert storage_uses(torch, tensor) == storage_uses(torch, torch.ones(1))
+    with pytest.raises(RuntimeError):
+        torch.ops.cukern.add(x, torch.ones(7, device=device))
+    assert storage_uses(torch, x) == storage_uses(torch, torch.ones(1))
+
+
+def test_threads(torch: Any, device: str) -> None:
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for n in range(50):
+                x = torch.full((n,), float(number), device=device)
+                assert torch.equal(torch.ops.cukern.multiply(x, x), x * x)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_conjugate_bits(torch: Any, device: str) -> None:
+    x = torch.tensor([1 + 2j, 3 - 1j], device=device)
+    assert torch.equal(torch.ops.cukern.add(x.conj(), x), x.conj() + x)
+    assert torch.equal(torch.ops.cukern.negative(x.conj().imag), -(x.conj().imag))
