@@ -21,6 +21,7 @@ TASK=name ./scripts/build.sh
   lint                 formatters, linters, type checkers
   array_api_tests      the array API standard's own tests on the host back-end; ARRAY_API_TESTS: a checkout of them
   cupy_examples        CuPy's examples of kernels on a GPU, with cukern in its place; CUPY_CHECKOUT: a checkout of CuPy
+  torch_versions       the tests of cukern.torch with the last three versions of torch, or those that are named
   gpu_report           on a machine with a GPU: docs/gpu-report.md (PARTS=suite,memcheck,racecheck,...)
   cleanup              remove what the tasks made
 
@@ -308,6 +309,12 @@ task_array_api_tests() {
     (cd "$ARRAY_API_TESTS" && ARRAY_API_TESTS_MODULE=cukern CUKERN_BACKEND=host "$BIN/python" -m pytest -q -rfE \
         --disable-warnings -p no:cacheprovider --disable-deadline --xfails-file="$xfails" \
         "${files[@]}" "$@")
+}
+
+task_torch_versions() {
+    task_install_environment
+    CUKERN_HOST_ONLY=1 install_package
+    "$BIN/python" scripts/torch_versions.py "$@"
 }
 
 task_gpu_report() {

@@ -87,3 +87,13 @@ def test_the_architecture_page_names_every_folder() -> None:
         "scripts",
     ):
         assert f"`{folder}" in page
+
+
+@pytest.mark.build
+def test_examples_of_torch() -> None:
+    pytest.importorskip("torch")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/torch.md").read_text(), re.DOTALL)
+    assert len(blocks) > 5
+    for command in (["-c", "\n".join(blocks)], [str(ROOT / "examples/torch_training.py")]):
+        run = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=300, check=False)
+        assert run.returncode == 0, run.stdout + run.stderr

@@ -43,6 +43,7 @@ TensorView as_matrices(const TensorView &view, int batch, const std::int64_t *le
     for (int d = 0; d < batch; ++d) {
         const int at = d - own.first;
         const bool repeats = d < own.first || d >= own.first + own.count || view.shape[at] == 1;
+        // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): a batch is among the dimensions of the result
         matrices.shape[d] = lengths[d];
         matrices.strides[d] = repeats ? 0 : view.strides[at];
     }

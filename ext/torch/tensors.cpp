@@ -85,9 +85,9 @@ Status read_tensor(TensorHandle handle, const char *name, TorchTensor *tensor) n
 }
 
 Status find_place(TorchTensor *const *tensors, int count, const TorchTensor *out, TorchPlace *place) noexcept {
-    const TorchTensor *decides = out;
-    for (int i = 0; i < count; ++i)
-        if (decides == nullptr || (out == nullptr && tensors[i]->on_gpu && !decides->on_gpu)) decides = tensors[i];
+    const TorchTensor *decides = out != nullptr ? out : tensors[0];
+    for (int i = 0; i < count && out == nullptr; ++i)
+        if (tensors[i]->on_gpu && !decides->on_gpu) decides = tensors[i];
     *place = {decides->on_gpu, decides->device};
     for (int i = 0; i < count; ++i) {
         TorchTensor &tensor = *tensors[i];

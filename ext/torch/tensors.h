@@ -13,6 +13,7 @@ namespace cukern::py {
 class GivenTensors {
 public:
     GivenTensors(const StackValue *stack, int count) noexcept : count_(count) {
+        // NOLINTNEXTLINE(performance-no-int-to-ptr): the stack has handles as numbers
         for (int i = 0; i < count; ++i) handles_[i] = reinterpret_cast<TensorHandle>(stack[i]);
     }
     ~GivenTensors() {

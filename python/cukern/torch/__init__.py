@@ -13,8 +13,9 @@ This is the only module of cukern that imports torch.
 """
 
 from ._operations import register_all as _register_all
+from ._register import register
 
-__all__ = ["shim_missing"]
+__all__ = ["register", "shim_missing"]
 
 #: Why calls go through Python: what of torch's C shim is missing; None where it is used and they don't.
 shim_missing = _register_all()
