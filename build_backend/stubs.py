@@ -360,7 +360,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "_fault_calls": ("int", {}),
     "_held": ("tuple[int, int, int]", {}),
     "_information": ("dict[str, Any]", {}),
-    "_register_torch_kernels": ("str | None", {}),
+    "_register_torch_kernels": ("str | None", {"names": "dict[str, str]"}),
     "_inject_fault": ("None", {}),
     "_is_from_pool": ("_bool", {"array": "NDArray[Any]"}),
     "_kernel_signature": ("tuple[str, list[tuple[str, str, _bool, str]]] | None", {}),

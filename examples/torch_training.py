@@ -53,7 +53,7 @@ def step(loss: Callable[..., Tensor], parameters: list[Tensor], x: Tensor, wante
     gradients = torch.autograd.grad(now, parameters)
     with torch.no_grad():
         for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter -= RATE * gradient
+            parameter.sub_(RATE * gradient)
     return now.detach()
 
 

@@ -189,9 +189,15 @@ def test_compile_of_a_model(torch: Any, rng: np.random.Generator, device: str) -
     w = values(torch, rng, (4, 4), torch.float32, device, 0.1).requires_grad_()
     x = values(torch, rng, (3, 4), torch.float32, device, 0.1)
 
+    # Before 2.6 torch.compile has no `out` of any operation.
+    compiles_out = tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 6)
+
     def loss(w: Any, x: Any) -> Any:
         out = torch.empty_like(x)
-        o.multiply.out(x, x, out=out)
+        if compiles_out:
+            o.multiply.out(x, x, out=out)
+        else:
+            out = o.multiply(x, x)
         return o.mean(o.square(o.tanh(o.add(o.matmul(x, w), 0.5))) * out)
 
     torch.compiler.reset()
@@ -201,6 +207,48 @@ def test_compile_of_a_model(torch: Any, rng: np.random.Generator, device: str) -
         function(w, x).backward()
         gradients.append(w.grad)
     torch.testing.assert_close(*gradients)
+
+
+@on_backends
+@pytest.mark.parametrize("grad", [False, True])
+def test_modes_see_the_operation(torch: Any, grad: bool, device: str) -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Seeing(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    x = torch.ones(3, device=device, requires_grad=grad)
+    with Seeing():
+        torch.ops.cukern.multiply(x, x)
+        torch.ops.cukern.tanh(x)
+        torch.ops.cukern.floor(x)
+    seen = [name for name in seen if not name.startswith("aten.detach")]  # of what is saved
+    assert seen == ["cukern.multiply.default", "cukern.tanh.default", "cukern.floor.default"]
+
+
+@on_backends
+def test_subclasses_see_the_operation(torch: Any, device: str) -> None:
+    class Named(torch.Tensor):  # type: ignore[misc]
+        @classmethod
+        def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    x = torch.ones(3, device=device).as_subclass(Named)
+    assert type(torch.ops.cukern.add(x, x)) is Named
+    assert torch.equal(torch.ops.cukern.add(x, x), torch.full((3,), 2.0, device=device))
+
+
+@on_backends
+def test_inference_mode(torch: Any, device: str) -> None:
+    x = torch.ones(3, device=device, requires_grad=True)
+    with torch.inference_mode():
+        assert not torch.ops.cukern.add(x, x).requires_grad
+    with torch.no_grad():
+        assert not torch.ops.cukern.add(x, x).requires_grad
 
 
 @on_backends

@@ -1,6 +1,8 @@
 // The functions that cukern.torch registers kernels by.
 #include "base/python.h"
 
+#include <cstring>
+
 #include "base/methods.h"
 #include "torch/backend.h"
 #include "torch/kernels.h"
@@ -11,16 +13,36 @@ namespace {
 // The keys of torch's dispatcher under which kernels run.
 constexpr const char *kKeys[] = {"CPU", "CUDA"};
 
-bool register_rows(void *library, const TorchKernelRow *rows) noexcept {
-    for (; rows->name != nullptr; ++rows) {
-        if (shim().library_impl(library, rows->name, rows->kernel) == 0) continue;
-        PyErr_Format(PyExc_RuntimeError, "cukern.torch: torch does not register cukern::%s", rows->name);
+const TorchKernelRow *find_row(const char *name) noexcept {
+    for (const TorchKernelRow *rows : {kTorchElementwise, kTorchProducts})
+        for (; rows->name != nullptr; ++rows)
+            if (std::strcmp(rows->name, name) == 0) return rows;
+    return nullptr;
+}
+
+// `names`: what operations are called, and their kernels.
+bool register_kernels(void *library, PyObject *names) noexcept {
+    Py_ssize_t position = 0;
+    PyObject *operation = nullptr;
+    PyObject *kernel = nullptr;
+    while (PyDict_Next(names, &position, &operation, &kernel) != 0) {
+        const char *const text = PyUnicode_AsUTF8AndSize(operation, nullptr);
+        const char *const wanted = text != nullptr ? PyUnicode_AsUTF8AndSize(kernel, nullptr) : nullptr;
+        if (wanted == nullptr) return false;
+        const TorchKernelRow *const row = find_row(wanted);
+        if (row != nullptr && shim().library_impl(library, text, row->kernel) == 0) continue;
+        PyErr_Format(PyExc_RuntimeError,
+                     row == nullptr ? "cukern.torch: there is no kernel %s"
+                                    : "cukern.torch: torch does not register cukern::%s",
+                     row == nullptr ? wanted : text);
         return false;
     }
     return true;
 }
 
-PyObject *register_method(PyObject *module, PyObject *) {
+PyObject *register_method(PyObject *module, PyObject *args) {
+    PyObject *names = nullptr;
+    if (PyArg_ParseTuple(args, "O!:_register_torch_kernels", &PyDict_Type, &names) == 0) return nullptr;
     const char *missing = nullptr;
     if (!find_shim(&missing)) return PyUnicode_FromString(missing);
     set_torch_module(module);
@@ -28,7 +50,7 @@ PyObject *register_method(PyObject *module, PyObject *) {
         void *library = nullptr;  // lives as long as the process
         if (shim().library_init_impl("cukern", key, "ext/torch/register.cpp", __LINE__, &library) != 0)
             return PyErr_Format(PyExc_RuntimeError, "cukern.torch: torch makes no library for %s", key);
-        if (!register_rows(library, kTorchElementwise) || !register_rows(library, kTorchProducts)) return nullptr;
+        if (!register_kernels(library, names)) return nullptr;
     }
     Py_RETURN_NONE;
 }
@@ -36,8 +58,9 @@ PyObject *register_method(PyObject *module, PyObject *) {
 }  // namespace
 
 PyMethodDef kTorchMethods[] = {
-    {"_register_torch_kernels", register_method, METH_NOARGS,
-     "_register_torch_kernels()\n--\n\nRegister kernels for the defined operations of torch.ops.cukern.\n\n"
+    {"_register_torch_kernels", register_method, METH_VARARGS,
+     "_register_torch_kernels(names, /)\n--\n\nRegister kernels for operations of torch.ops.cukern.\n\n"
+     "`names` is a dict: the operations' names, with their overloads, and the names of their kernels.\n"
      "Return the name of the first function of torch's C shim that is missing; None: all are there."},
     {nullptr, nullptr, 0, nullptr},
 };

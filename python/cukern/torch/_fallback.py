@@ -78,11 +78,11 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Compute the product of two tensors in torch's result type."""
-    try:
-        dtype = _types.result_type((a, b))
-        return _cukern.matmul(_detached(a).to(dtype), _detached(b).to(dtype))
-    except (TypeError, ValueError) as error:
-        return _raise_runtime_error("matmul", error)
+    out = torch.empty(
+        _types.product_shape(a, b), dtype=_types.result_type((a, b)), device=b.device if b.is_cuda else a.device
+    )
+    matmul_out(a, b, out=out)
+    return out
 
 
 def matmul_out(a: Tensor, b: Tensor, *, out: Tensor) -> None:

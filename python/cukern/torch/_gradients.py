@@ -1,6 +1,6 @@
 """Derivatives of the operations of torch.ops.cukern, as torch's own define them: of complex results by conjugates.
 
-A formula gets the gradient of the result, the operands and the result, and returns the gradient of one operand in the
+A formula gets the gradient of the result and what was saved of the call, and returns the gradient of one operand in the
 result's shape; `backward_of` brings it to the operand's shape and type. Formulas are of operations that have
 derivatives themselves, so that higher ones follow.
 """
@@ -134,25 +134,25 @@ def _to_operand(gradient: Tensor, shape: Sequence[int], dtype: torch.dtype) -> T
     return gradient.to(dtype)
 
 
-def context_of(gradient: Gradient) -> Callable[..., None]:
+def save_of(gradient: Gradient) -> Callable[..., None]:
     """Return the function that saves what `backward_of` needs."""
 
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def save(ctx: Any, inputs: Sequence[Tensor], output: Tensor) -> None:
         ctx.operands = [(x.shape, x.dtype) for x in inputs]
         saved = [inputs[i] for i in gradient.operands]
         ctx.save_for_backward(*saved, *((output,) if gradient.reads_result else ()))
 
-    return setup_context
+    return save
 
 
-def backward_of(gradient: Gradient) -> Callable[..., tuple[Tensor | None, ...]]:
+def backward_of(gradient: Gradient) -> Callable[..., Sequence[Tensor | None]]:
     """Return the function that gives the operands' gradients."""
 
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return tuple(
-            _to_operand(formula(grad, *ctx.saved_tensors), *operand) if formula is not None and needed else None
-            for formula, operand, needed in zip(gradient.formulas, ctx.operands, ctx.needs_input_grad, strict=True)
-        )
+    def backward(ctx: Any, needed: Sequence[bool], grad: Tensor) -> Sequence[Tensor | None]:
+        return [
+            _to_operand(formula(grad, *ctx.saved_tensors), *operand) if formula is not None and is_needed else None
+            for formula, operand, is_needed in zip(gradient.formulas, ctx.operands, needed, strict=True)
+        ]
 
     return backward
 
@@ -160,12 +160,12 @@ def backward_of(gradient: Gradient) -> Callable[..., tuple[Tensor | None, ...]]:
 # --- products ---
 
 
-def product_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+def save_product(ctx: Any, inputs: Sequence[Tensor], output: Tensor) -> None:
     """Save both operands: each one's gradient is a product with the other."""
     ctx.save_for_backward(*inputs)
 
 
-def product_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+def product_backward(ctx: Any, needed: Sequence[bool], grad: Tensor) -> Sequence[Tensor | None]:
     """Return the gradients of `a` and b: products of the result's with the other operand."""
     a, b = ctx.saved_tensors
     matmul = torch.ops.cukern.matmul.default
@@ -176,9 +176,9 @@ def product_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | No
     if a.ndim == 1:
         grad = grad.unsqueeze(-2)
     of_a = of_b = None
-    if ctx.needs_input_grad[0]:
+    if needed[0]:
         of_a = _to_operand(matmul(grad, columns.transpose(-1, -2).conj()), rows.shape, a.dtype).reshape(a.shape)
-    if ctx.needs_input_grad[1]:
+    if needed[1]:
         of_b = _to_operand(matmul(rows.transpose(-1, -2).conj(), grad), columns.shape, b.dtype).reshape(b.shape)
     return of_a, of_b
 

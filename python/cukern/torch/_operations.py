@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .. import _cukern
-from . import _fallback, _gradients, _reductions, _types
+from . import _autograd, _fallback, _gradients, _reductions, _types
 from ._types import ROWS, Row
 
 Number = int | float | complex
@@ -38,6 +38,16 @@ def _implement(name: str, function: Callable[..., Any], *keys: str) -> None:
 
 def _overload(name: str, overload: str) -> str:
     return f"{name}.{overload}" if overload else name
+
+
+def _out_of(name: str) -> str:
+    """Return the name of the overload with `out`."""
+    return f"{name}_out" if "." in name else f"{name}.out"
+
+
+def _tensors_of(row: Row) -> str:
+    """Return the name of a row's overload of tensors alone."""
+    return f"{row.name}.Tensor" if row.kind == "axpy" else row.name
 
 
 # --- numbers as operands ---
@@ -75,8 +85,9 @@ def _decomposed(name: str, overload: str, positions: Sequence[int]) -> Callable[
 def _define_with_numbers(name: str, overload: str, names: Sequence[str], positions: Sequence[int], target: str) -> None:
     """Define an overload with numbers at `positions`, and the same with `out`."""
     parameters = ", ".join(f"{'Scalar' if i in positions else 'Tensor'} {x}" for i, x in enumerate(names))
-    outs = _overload(name, f"{overload}_out" if overload else "out")
-    _define(f"{_overload(name, overload)}({parameters}) -> Tensor")
+    own = _overload(name, overload)
+    outs = _out_of(own)
+    _define(f"{own}({parameters}) -> Tensor")
     _define(f"{outs}({parameters}, *, Tensor(a!) out) -> ()")
     composite = "CompositeImplicitAutograd"
     target_name, _, target_overload = target.partition(".")
@@ -86,6 +97,31 @@ def _define_with_numbers(name: str, overload: str, names: Sequence[str], positio
     )
 
 
+# --- gradients ---
+
+
+def _forward_of(name: str) -> str:
+    """Return the name of the operation that computes the same and records no gradient.
+
+    It is no overload: torch does not tell two of the same parameters apart when it ends.
+    """
+    return f"_{name.partition('.')[0]}"
+
+
+def _differentiate(
+    name: str, parameters: str, fake: Callable[..., Tensor], save: _autograd.Save, backward: _autograd.Backward
+) -> None:
+    """Define the operation without a gradient that goes with one, and give that one a gradient."""
+    forward = _forward_of(name)
+    _define(f"{forward}({parameters}) -> Tensor")
+    torch.library.register_fake(f"cukern::{forward}", fake, lib=library)
+    _implement(forward, torch.library.fallthrough_kernel, "Autograd")
+    base, _, overload = name.partition(".")
+    call = getattr(getattr(torch.ops.cukern, base), overload or "default")
+    kernel = _autograd.kernel_of(name, call, getattr(torch.ops.cukern, forward).default, save, backward)
+    library.impl(name, kernel, "Autograd", with_keyset=True)
+
+
 # --- elementwise ---
 
 
@@ -93,7 +129,7 @@ def _define_elementwise(row: Row, name: str) -> None:
     """Define an operation of tensors alone, and the same with `out`; `name` has its overload."""
     operands = _OPERANDS[row.kind]
     parameters = ", ".join(f"Tensor {x}" for x in operands)
-    outs = f"{name}_out" if "." in name else f"{name}.out"
+    outs = _out_of(name)
     _define(f"{name}({parameters}) -> Tensor")
     _define(f"{outs}({parameters}, *, Tensor(a!) out) -> ()")
 
@@ -109,19 +145,14 @@ def _define_elementwise(row: Row, name: str) -> None:
     gradient = _gradients.ELEMENTWISE.get(name)
     if gradient is None:
         _implement(name, torch.library.fallthrough_kernel, "Autograd")
-        return
-    torch.library.register_autograd(
-        f"cukern::{name}",
-        _gradients.backward_of(gradient),
-        setup_context=_gradients.context_of(gradient),
-        lib=library,
-    )
+    else:
+        _differentiate(name, parameters, fake, _gradients.save_of(gradient), _gradients.backward_of(gradient))
 
 
 def _define_rows() -> None:
     for row in ROWS:
-        if row.kind in ("unary", "binary", "choice"):
-            _define_elementwise(row, row.name)
+        if row.kind in _OPERANDS:
+            _define_elementwise(row, _tensors_of(row))
         if row.kind == "binary":
             _define_with_numbers(row.name, "Scalar", ("a", "b"), (1,), row.name)
             _define_with_numbers(row.name, "Scalar_Tensor", ("a", "b"), (0,), row.name)
@@ -132,16 +163,10 @@ def _define_rows() -> None:
         elif row.kind == "scalar":
             _define_with_numbers(row.name, "", ("a", "factor"), (1,), "multiply")
         elif row.kind == "axpy":
-            _define_elementwise(row, f"{row.name}.Tensor")
-            _define_with_numbers(row.name, "", _OPERANDS[row.kind], (0,), f"{row.name}.Tensor")
+            _define_with_numbers(row.name, "", _OPERANDS[row.kind], (0,), _tensors_of(row))
 
 
 # --- matmul ---
-
-
-def _product_shape(a: Tensor, b: Tensor) -> list[Any]:
-    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    return [*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ())]
 
 
 def _autocast(device: str) -> Callable[[Tensor, Tensor], Tensor]:
@@ -165,18 +190,15 @@ def _define_matmul() -> None:
     _define("matmul.out(Tensor a, Tensor b, *, Tensor(a!) out) -> ()")
 
     def fake(a: Tensor, b: Tensor) -> Tensor:
-        torch._check(a.ndim > 0 and b.ndim > 0, lambda: "cukern::matmul: operands have no dimensions")
         device = b.device if b.is_cuda else a.device
-        return torch.empty(_product_shape(a, b), dtype=_types.result_type((a, b)), device=device)
+        return torch.empty(_types.product_shape(a, b), dtype=_types.result_type((a, b)), device=device)
 
     def fake_out(a: Tensor, b: Tensor, *, out: Tensor) -> None:
         return None
 
     torch.library.register_fake("cukern::matmul", fake, lib=library)
     torch.library.register_fake("cukern::matmul.out", fake_out, lib=library)
-    torch.library.register_autograd(
-        "cukern::matmul", _gradients.product_backward, setup_context=_gradients.product_context, lib=library
-    )
+    _differentiate("matmul", "Tensor a, Tensor b", fake, _gradients.save_product, _gradients.product_backward)
     _implement("matmul", _autocast("cuda"), "AutocastCUDA")
     _implement("matmul", _autocast("cpu"), "AutocastCPU")
 
@@ -184,16 +206,28 @@ def _define_matmul() -> None:
 # --- kernels ---
 
 
-def _implement_in_python() -> None:
+def _kernel_names() -> dict[str, str]:
+    """Return the operations of tensors alone by their names, with overloads, and the names of their kernels."""
+    names = {"matmul": "matmul", "matmul.out": "matmul.out", _forward_of("matmul"): "matmul"}
     for row in ROWS:
         if row.kind not in _OPERANDS:
             continue
-        run, run_out = _fallback.elementwise(row)
-        is_axpy = row.kind == "axpy"
-        _implement(f"{row.name}.Tensor" if is_axpy else row.name, run, *_KERNEL_KEYS)
-        _implement(f"{row.name}.Tensor_out" if is_axpy else f"{row.name}.out", run_out, *_KERNEL_KEYS)
-    _implement("matmul", _fallback.matmul, *_KERNEL_KEYS)
-    _implement("matmul.out", _fallback.matmul_out, *_KERNEL_KEYS)
+        name = _tensors_of(row)
+        names |= {name: name, _out_of(name): _out_of(name)}
+        if name in _gradients.ELEMENTWISE:
+            names[_forward_of(name)] = name
+    return names
+
+
+def _python_kernels() -> dict[str, Callable[..., Any]]:
+    """Return the kernels by the same names."""
+    kernels: dict[str, Callable[..., Any]] = {"matmul": _fallback.matmul, "matmul.out": _fallback.matmul_out}
+    for row in ROWS:
+        if row.kind in _OPERANDS:
+            run, run_out = _fallback.elementwise(row)
+            name = _tensors_of(row)
+            kernels |= {name: run, _out_of(name): run_out}
+    return kernels
 
 
 def register_all() -> str | None:
@@ -204,9 +238,11 @@ def register_all() -> str | None:
     if os.environ.get("CUKERN_TORCH_SHIM") == "0":
         reason = "CUKERN_TORCH_SHIM is 0"
     else:
-        missing = _cukern._register_torch_kernels()
+        missing = _cukern._register_torch_kernels(_kernel_names())
         if missing is None:
             return None
         reason = f"torch {torch.__version__} has no {missing}"
-    _implement_in_python()
+    kernels = _python_kernels()
+    for name, kernel in _kernel_names().items():
+        _implement(name, kernels[kernel], *_KERNEL_KEYS)
     return reason

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -86,3 +87,13 @@ def like_result(tensors: Sequence[torch.Tensor], dtype: torch.dtype) -> torch.Te
     else:
         model = torch.add(*tensors) if len(tensors) == 2 else torch.logical_not(tensors[0])
     return torch.empty_strided(model.shape, model.stride(), dtype=dtype, device=model.device)
+
+
+def product_shape(a: torch.Tensor, b: torch.Tensor) -> list[Any]:
+    """Return the shape of matmul's result; RuntimeError where there is none."""
+    if a.ndim == 0 or b.ndim == 0:
+        raise RuntimeError("cukern::matmul: an operand has no dimensions; it needs one at least")
+    if a.shape[-1] != b.shape[-2 if b.ndim > 1 else -1]:
+        raise RuntimeError(f"cukern::matmul: inner dimensions must match: a is {(*a.shape,)}, b is {(*b.shape,)}")
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return [*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ())]

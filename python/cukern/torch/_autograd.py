@@ -1,0 +1,70 @@
+"""The kernels of the key Autograd: they record a call where an operand requires a gradient.
+
+`torch.library.register_autograd` does the same, and takes 2.5 us more for a call that records nothing, and 5 us more
+for one that does: most of it is the step below autograd. Here plain tensors go on to an operation of the same kernels
+that has no gradient (`_add` of `add`). All other calls (fake tensors, subclasses, modes that look at what is called) go
+on as `register_autograd` lets them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_below_autograd = torch._C._AutoDispatchBelowAutograd
+_keys_below = torch._C._after_autograd_keyset
+_modes = torch._C._len_torch_dispatch_stack
+_is_recording = torch.is_grad_enabled
+_PLAIN = frozenset({Tensor, torch.nn.Parameter})
+
+Save = Callable[[Any, Sequence[Tensor], Tensor], None]
+Backward = Callable[[Any, Sequence[bool], Tensor], Sequence[Tensor | None]]
+
+
+def kernel_of(name: str, call: Any, forward: Any, save: Save, backward: Backward) -> Callable[..., Tensor]:
+    """Return the kernel of an operation, to be registered with its keyset.
+
+    `forward` is the operation without a gradient that goes with `call`. `save` and `backward` are as `_gradients` has
+    them.
+    """
+    compute = forward._op
+
+    def go_on(keyset: Any, tensors: Sequence[Tensor]) -> Any:
+        with _below_autograd():
+            return call.redispatch(keyset & _keys_below, *tensors)
+
+    def record_forward(ctx: Any, keyset: Any, *tensors: Tensor) -> Any:
+        is_plain = all(type(x) in _PLAIN for x in tensors) and _modes() == 0
+        result = compute(*tensors) if is_plain else go_on(keyset, tensors)
+        save(ctx, tensors, result)
+        return result
+
+    def record_backward(ctx: Any, grad: Tensor) -> Any:
+        return None, *backward(ctx, ctx.needs_input_grad[1:], grad)
+
+    functions = {"forward": staticmethod(record_forward), "backward": staticmethod(record_backward)}
+    record: Any = type(f"cukern_{name.replace('.', '_')}", (torch.autograd.Function,), functions)
+    record = record.apply
+
+    def of_one(keyset: Any, a: Tensor) -> Any:
+        if a.requires_grad and _is_recording():
+            return record(keyset, a)
+        return compute(a) if type(a) in _PLAIN and _modes() == 0 else go_on(keyset, (a,))
+
+    def of_two(keyset: Any, a: Tensor, b: Tensor) -> Any:
+        if (a.requires_grad or b.requires_grad) and _is_recording():
+            return record(keyset, a, b)
+        return compute(a, b) if type(a) in _PLAIN and type(b) in _PLAIN and _modes() == 0 else go_on(keyset, (a, b))
+
+    def of_more(keyset: Any, *tensors: Tensor) -> Any:
+        if any(x.requires_grad for x in tensors) and _is_recording():
+            return record(keyset, *tensors)
+        return (
+            compute(*tensors) if all(type(x) in _PLAIN for x in tensors) and _modes() == 0 else go_on(keyset, tensors)
+        )
+
+    kernels: dict[int, Callable[..., Tensor]] = {1: of_one, 2: of_two}
+    return kernels.get(len(call._schema.arguments), of_more)
