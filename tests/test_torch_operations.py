@@ -303,3 +303,36 @@ def test_conjugate_bits(torch: Any, device: str) -> None:
     x = torch.tensor([1 + 2j, 3 - 1j], device=device)
     assert torch.equal(torch.ops.cukern.add(x.conj(), x), x.conj() + x)
     assert torch.equal(torch.ops.cukern.negative(x.conj().imag), -(x.conj().imag))
+
+
+def test_conjugate_bits_of_out(torch: Any, device: str) -> None:
+    x = torch.tensor([1 + 2j, 3 - 1j], device=device)
+    out = torch.empty(2, dtype=torch.complex64, device=device).conj()
+    torch.ops.cukern.add.out(x, x.conj(), out=out)
+    assert torch.equal(out.resolve_conj(), x + x.conj())
+    torch.ops.cukern.multiply.Scalar_out(out, 2, out=out)
+    assert torch.equal(out.resolve_conj(), 2 * (x + x.conj()))
+    negative = torch.empty(2, dtype=torch.complex64, device=device).conj().imag
+    assert negative.is_neg()
+    torch.ops.cukern.negative.out(x.imag, out=negative)
+    assert negative.tolist() == [-2.0, 1.0]
+    square = torch.empty(1, 1, dtype=torch.complex64, device=device).conj()
+    torch.ops.cukern.matmul.out(x[None], x[:, None].conj(), out=square)
+    assert square.resolve_conj().tolist() == [[15.0]]
+
+
+def test_out_and_gradients(torch: Any, device: str) -> None:
+    o = torch.ops.cukern
+    w, x = torch.ones(3, requires_grad=True, device=device), torch.ones(3, device=device)
+    for given in ((w, x, torch.empty(3, device=device)), (x, x, w)):
+        with pytest.raises(RuntimeError, match="records no gradient"):
+            o.add.out(given[0], given[1], out=given[2])
+    with torch.no_grad():
+        o.add.out(w, x, out=w)
+        assert w.tolist() == [2.0] * 3
+        square = torch.empty(1, 1, device=device)
+        o.matmul.out(w[None], w[:, None], out=square)
+    y = (w * x).sum()
+    o.add.out(x, x, out=x)  # which the gradient of w needs as it was
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()

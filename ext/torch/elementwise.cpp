@@ -9,9 +9,6 @@
 namespace cukern::py {
 namespace {
 
-// What is multiplied by a factor of no dimensions is multiplied by a tensor.
-constexpr Op own_op(Op op) { return op == Op::scale ? Op::multiply : op; }
-
 constexpr const char *kInputNames[][kMaxInputs] = {{"a"}, {"a", "b"}, {"condition", "a", "b"}, {"a", "x", "y"}};
 const char *const *input_names(Op op) noexcept { return kInputNames[op == Op::axpy ? 3 : arity(op) - 1]; }
 
@@ -33,9 +30,8 @@ Status make_factor(TorchTensor *factor) noexcept {
     return CUKERN_OK;
 }
 
-Status run(Op op, bool has_out, StackValue *stack) noexcept {
+Status run(Op op, bool has_out, const GivenTensors &given, StackValue *stack) noexcept {
     const int count = arity(op);
-    const GivenTensors given(stack, count + (has_out ? 1 : 0));
     Backend backend;
     CUKERN_TRY(ensure_torch_backend(&backend));
     TorchTensor tensors[kMaxInputs];
@@ -78,9 +74,15 @@ Status run(Op op, bool has_out, StackValue *stack) noexcept {
     return status;
 }
 
+void call(Op op, bool has_out, StackValue *stack) {
+    const GivenTensors given(stack, arity(op) + (has_out ? 1 : 0));
+    if (has_out) begin_writing(info(op).name, given);
+    if (run(op, has_out, given, stack) != CUKERN_OK) throw_torch_error(info(op).name);
+}
+
 template <Op op, bool has_out>
 void kernel(StackValue *stack, std::uint64_t, std::uint64_t) {
-    if (run(own_op(op), has_out, stack) != CUKERN_OK) throw_torch_error(info(op).name);
+    call(op, has_out, stack);
 }
 
 }  // namespace

@@ -1,10 +1,7 @@
 // The kernels of torch.ops.cukern that are registered through torch's C shim.
 #pragma once
 
-#include <stdexcept>
-#include <string>
-
-#include "torch/shim.h"
+#include "torch/tensors.h"
 
 #include "cukern/status.h"
 
@@ -20,8 +17,10 @@ extern const TorchKernelRow kTorchElementwise[];
 extern const TorchKernelRow kTorchProducts[];
 
 // The thread's last failure as the exception that torch makes a RuntimeError.
-[[noreturn]] inline void throw_torch_error(const char *operation) {
-    throw std::runtime_error(std::string("cukern::") + operation + ": " + last_error().message);
-}
+[[noreturn]] void throw_torch_error(const char *operation);
+
+// Before the last of the tensors is written to, as torch does it for its own `out`: throws where a gradient would
+// have to be recorded, and has gradients that need what was there before fail.
+void begin_writing(const char *operation, const GivenTensors &given);
 
 }  // namespace cukern::py

@@ -8,8 +8,7 @@
 namespace cukern::py {
 namespace {
 
-Status run(bool has_out, StackValue *stack) noexcept {
-    const GivenTensors given(stack, has_out ? 3 : 2);
+Status run(bool has_out, const GivenTensors &given, StackValue *stack) noexcept {
     Backend backend;
     CUKERN_TRY(ensure_torch_backend(&backend));
     TorchTensor a;
@@ -61,7 +60,9 @@ Status run(bool has_out, StackValue *stack) noexcept {
 
 template <bool has_out>
 void kernel(StackValue *stack, std::uint64_t, std::uint64_t) {
-    if (run(has_out, stack) != CUKERN_OK) throw_torch_error("matmul");
+    const GivenTensors given(stack, has_out ? 3 : 2);
+    if (has_out) begin_writing("matmul", given);
+    if (run(has_out, given, stack) != CUKERN_OK) throw_torch_error("matmul");
 }
 
 }  // namespace

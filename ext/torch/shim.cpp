@@ -27,10 +27,19 @@ bool find_shim(const char **missing) noexcept {
     }
     CUKERN_SHIM_FUNCTIONS(CUKERN_FIND)
 #undef CUKERN_FIND
+    void *const c10 = loaded_library("libc10.so");
+#define CUKERN_FIND_NAMED(library, symbol, member)         \
+    if (!find_function(library, symbol, &g_shim.member)) { \
+        *missing = symbol;                                 \
+        return false;                                      \
+    }
+    CUKERN_FIND_NAMED(cpu, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE", bump_version)
+    CUKERN_FIND_NAMED(c10, "_ZNK3c1010TensorImpl13requires_gradEv", requires_grad)
+    CUKERN_FIND_NAMED(c10, "_ZN3c108GradMode10is_enabledEv", is_recording)
+    CUKERN_FIND_NAMED(c10, "_ZN3c1031get_default_dtype_as_scalartypeEv", get_default_dtype)
+#undef CUKERN_FIND_NAMED
     find_function(loaded_library("libtorch_cuda.so"), "aoti_torch_get_current_cuda_stream",
                   &g_shim.get_current_cuda_stream);
-    find_function(loaded_library("libc10.so"), "_ZN3c1031get_default_dtype_as_scalartypeEv",
-                  &g_shim.get_default_dtype);
     return true;
 }
 

@@ -33,11 +33,19 @@ struct Shim {
 #define CUKERN_SHIM_MEMBER(name, parameters) std::int32_t(*name) parameters = nullptr;
     CUKERN_SHIM_FUNCTIONS(CUKERN_SHIM_MEMBER)
 #undef CUKERN_SHIM_MEMBER
+    // What the shim lacks, by the names in libtorch and libc10. A handle is the address of an at::Tensor, whose
+    // one member is the address of a TensorImpl.
+    void (*bump_version)(TensorHandle tensor) = nullptr;  // may throw
+    bool (*requires_grad)(const void *tensor_impl) = nullptr;
+    bool (*is_recording)() = nullptr;
     // Of a torch with CUDA only.
     std::int32_t (*get_current_cuda_stream)(std::int32_t device, void **stream) = nullptr;
-    // c10::get_default_dtype_as_scalartype(), which is no part of the shim; null where it has another name.
     std::int8_t (*get_default_dtype)() = nullptr;
 };
+
+inline bool tensor_requires_grad(const Shim &torch, TensorHandle tensor) noexcept {
+    return torch.requires_grad(*static_cast<void *const *>(tensor));
+}
 
 // Finds the shim; false, with the name of the first function that is missing, where torch has none.
 bool find_shim(const char **missing) noexcept;

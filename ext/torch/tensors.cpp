@@ -143,7 +143,7 @@ Status promote_tensors(ElementType a, ElementType b, ElementType *promoted) noex
 
 ElementType default_type() noexcept {
     ElementType type = ElementType::float32;
-    if (shim().get_default_dtype != nullptr) type_from(shim().get_default_dtype(), &type);
+    type_from(shim().get_default_dtype(), &type);
     return type;
 }
 

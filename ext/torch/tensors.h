@@ -23,6 +23,7 @@ public:
     GivenTensors &operator=(const GivenTensors &) = delete;
 
     TensorHandle operator[](int i) const noexcept { return handles_[i]; }
+    int count() const noexcept { return count_; }
 
 private:
     TensorHandle handles_[kMaxInputs + 1] = {};

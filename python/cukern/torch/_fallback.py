@@ -20,8 +20,22 @@ def _detached(tensor: Tensor) -> Tensor:
     return tensor.detach() if tensor.requires_grad else tensor
 
 
-def _raise_runtime_error(name: str, error: Exception) -> Any:
-    raise RuntimeError(f"cukern::{name}: {error}") from error
+def raise_runtime_error(name: str, error: Exception) -> Any:
+    """Raise torch's kind of error with the message of an operation's own."""
+    message = str(error)
+    raise RuntimeError(
+        f"cukern::{message}" if message.startswith(f"{name}: ") else f"cukern::{name}: {message}"
+    ) from error
+
+
+def begin_writing(name: str, tensors: Sequence[Tensor], out: Tensor) -> None:
+    """Do before `out` is written to what torch does for its own: see `begin_writing` in ext/torch/kernels.cpp."""
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (*tensors, out)):
+        raise RuntimeError(
+            f"cukern::{name}: out= records no gradient, and a tensor requires one; leave it out, or call it in "
+            "torch.no_grad()"
+        )
+    torch.autograd.graph.increment_version(out)
 
 
 def _empty_result(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
@@ -64,14 +78,15 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
             ]
             function(*converted, out=out)
         except (TypeError, ValueError, OverflowError) as error:
-            return _raise_runtime_error(row.name, error)
+            return raise_runtime_error(row.name, error)
         return out
 
     def run(*tensors: Tensor) -> Tensor:
         return compute(tensors, None)
 
     def run_out(*tensors: Tensor, out: Tensor) -> None:
-        compute(tensors, out)
+        begin_writing(row.name, tensors, out)
+        compute(tensors, _detached(out))
 
     return run, run_out
 
@@ -81,16 +96,21 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     out = torch.empty(
         _types.product_shape(a, b), dtype=_types.result_type((a, b)), device=b.device if b.is_cuda else a.device
     )
-    matmul_out(a, b, out=out)
+    _multiply(a, b, out)
     return out
 
 
 def matmul_out(a: Tensor, b: Tensor, *, out: Tensor) -> None:
     """Compute the same into `out`, which has the product's type."""
+    begin_writing("matmul", (a, b), out)
+    _multiply(a, b, _detached(out))
+
+
+def _multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
     dtype = _types.result_type((a, b))
     if out.dtype != dtype:
         raise RuntimeError(f"cukern::matmul: out has element type {out.dtype}; expected {dtype}")
     try:
         _cukern.matmul(_detached(a).to(dtype), _detached(b).to(dtype), out=out)
     except (TypeError, ValueError) as error:
-        _raise_runtime_error("matmul", error)
+        raise_runtime_error("matmul", error)

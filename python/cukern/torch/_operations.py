@@ -50,6 +50,32 @@ def _tensors_of(row: Row) -> str:
     return f"{row.name}.Tensor" if row.kind == "axpy" else row.name
 
 
+# --- conjugate and negative bits ---
+
+
+def _define_out(name: str, parameters: str) -> str:
+    """Define the overload with `out` of an operation; return its name.
+
+    torch resolves bits for all other operations, but takes what is written to for a result that is returned.
+    """
+    outs = _out_of(name)
+    _define(f"{outs}({parameters}, *, Tensor(a!) out) -> ()")
+    packet, _, overload = outs.partition(".")
+    call = getattr(getattr(torch.ops.cukern, packet), overload)
+
+    def resolve(*operands: Any, out: Tensor) -> None:
+        resolved = [x.resolve_conj().resolve_neg() if isinstance(x, Tensor) else x for x in operands]
+        if not out.is_conj() and not out.is_neg():
+            return call(*resolved, out=out)  # type: ignore[no-any-return]
+        result = torch.empty(out.shape, dtype=out.dtype, device=out.device)
+        call(*resolved, out=result)
+        out.copy_(result)
+        return None
+
+    _implement(outs, resolve, "Conjugate", "Negative")
+    return outs
+
+
 # --- numbers as operands ---
 
 
@@ -88,7 +114,7 @@ def _define_with_numbers(name: str, overload: str, names: Sequence[str], positio
     own = _overload(name, overload)
     outs = _out_of(own)
     _define(f"{own}({parameters}) -> Tensor")
-    _define(f"{outs}({parameters}, *, Tensor(a!) out) -> ()")
+    _define(f"{outs}({parameters}, *, Tensor(a!) out) -> ()")  # its bits are those of what it is decomposed into
     composite = "CompositeImplicitAutograd"
     target_name, _, target_overload = target.partition(".")
     _implement(_overload(name, overload), _decomposed(target_name, target_overload or "default", positions), composite)
@@ -129,9 +155,8 @@ def _define_elementwise(row: Row, name: str) -> None:
     """Define an operation of tensors alone, and the same with `out`; `name` has its overload."""
     operands = _OPERANDS[row.kind]
     parameters = ", ".join(f"Tensor {x}" for x in operands)
-    outs = _out_of(name)
     _define(f"{name}({parameters}) -> Tensor")
-    _define(f"{outs}({parameters}, *, Tensor(a!) out) -> ()")
+    outs = _define_out(name, parameters)
 
     def fake(*tensors: Tensor) -> Tensor:
         _, result = _types.types(row, _types.result_type(_types.valued(row, tensors)))
@@ -187,7 +212,7 @@ def _autocast(device: str) -> Callable[[Tensor, Tensor], Tensor]:
 
 def _define_matmul() -> None:
     _define("matmul(Tensor a, Tensor b) -> Tensor")
-    _define("matmul.out(Tensor a, Tensor b, *, Tensor(a!) out) -> ()")
+    _define_out("matmul", "Tensor a, Tensor b")
 
     def fake(a: Tensor, b: Tensor) -> Tensor:
         device = b.device if b.is_cuda else a.device

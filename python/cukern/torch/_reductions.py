@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .. import _cukern
 from . import _gradients, _types
+from ._fallback import raise_runtime_error
 from ._types import ROWS, Row
 
 _REAL_OF = {torch.complex64: torch.float32, torch.complex128: torch.float64}
@@ -74,7 +75,7 @@ def _kernel(row: Row) -> Callable[..., Tensor]:
         try:
             function(given, axis=axis, keepdims=keepdim, out=out, **{**defaults, **options})
         except (TypeError, ValueError) as error:
-            raise RuntimeError(f"cukern::{row.name}: {error}") from error
+            raise_runtime_error(row.name, error)
         return out
 
     return run

@@ -70,6 +70,8 @@ def _kernel(name: str, schema: Any, kernel: Any, make: Callable[..., Any], size_
         sized = results[0] if results else written[0]
         size = (sized.numel(),) if size_argument else ()
         launch = kernel.over(sized.numel()) if isinstance(kernel, RawKernel) else kernel
+        for tensor in written:
+            torch.autograd.graph.increment_version(tensor)
         launch(*arguments, *results, *size)
         return made
 

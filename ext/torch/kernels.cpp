@@ -1,0 +1,23 @@
+#include "torch/kernels.h"
+
+#include <stdexcept>
+#include <string>
+
+namespace cukern::py {
+
+void throw_torch_error(const char *operation) {
+    throw std::runtime_error(std::string("cukern::") + operation + ": " + last_error().message);
+}
+
+void begin_writing(const char *operation, const GivenTensors &given) {
+    const Shim &torch = shim();
+    for (int i = 0; torch.is_recording() && i < given.count(); ++i)
+        if (tensor_requires_grad(torch, given[i]))
+            throw std::runtime_error(
+                std::string("cukern::") + operation +
+                ": out= records no gradient, and a tensor requires one; leave it out, or call it in "
+                "torch.no_grad()");
+    torch.bump_version(given[given.count() - 1]);
+}
+
+}  // namespace cukern::py
