@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -149,6 +150,19 @@ def test_gradients_where_formulas_divide_by_zero(torch: Any, device: str) -> Non
         (lambda a: o.max(a), torch.amax, [1.0, 1.0, 0.0]),
         (lambda a: o.std(a), torch.std, [1.0, 1.0]),
         (lambda a: o.maximum(a, a.detach()), lambda a: torch.maximum(a, a.detach()), [1.0, 2.0]),
+        (lambda a: o.maximum(a, 1.0), lambda a: torch.maximum(a, torch.ones_like(a)), [math.nan, 2.0]),
+        (lambda a: o.minimum(a, 1.0), lambda a: torch.minimum(a, torch.ones_like(a)), [math.nan, 2.0, 0.5]),
+        (lambda a: o.min(a), torch.amin, [math.nan, 1.0]),
+        (lambda a: o.atan2(a, 0.0), lambda a: torch.atan2(a, torch.zeros_like(a)), [0.0, 1.0]),
+        (o.acosh, torch.acosh, [-1.0, -2.0, 1.0, 3.0]),
+        (lambda a: o.pow.Scalar_Tensor(0.0, a), lambda a: torch.pow(torch.zeros_like(a), a), [-1.0, 2.0]),
+        (
+            lambda a: o.remainder.Scalar_Tensor(1.0, a),
+            lambda a: torch.remainder(torch.ones_like(a), a),
+            [0.1, -0.1, math.inf, -math.inf],
+        ),
+        (lambda a: o.var(a), torch.var, [3.0]),
+        (lambda a: o.prod(a, [0], True), lambda a: torch.prod(a, 0, True), [3.0]),
     ]
     for own, theirs, numbers in cases:
         gradients = []
@@ -156,7 +170,47 @@ def test_gradients_where_formulas_divide_by_zero(torch: Any, device: str) -> Non
             x = torch.tensor(numbers, device=device, dtype=torch.float64, requires_grad=True)
             function(x).sum().backward()
             gradients.append(x.grad)
-        torch.testing.assert_close(*gradients)
+        torch.testing.assert_close(*gradients, equal_nan=True)
+
+
+@on_backends
+def test_gradients_of_products_of_nothing(torch: Any, device: str) -> None:
+    o = torch.ops.cukern
+    for shape, dims in (((), None), ((), [0]), ((0, 3), [1]), ((0, 3), [0]), ((2, 3), [0, 1])):
+        x = torch.rand(shape, device=device, dtype=torch.float64, requires_grad=True)
+        o.prod(x, dims).sum().backward()
+        assert x.grad.shape == x.shape
+    x = torch.tensor(3.0, device=device, requires_grad=True)
+    o.prod(x).backward()
+    assert x.grad == 1
+
+
+@on_backends
+def test_what_is_saved(torch: Any, device: str) -> None:
+    """What no gradient needs is not kept: it may be large, or changed afterwards."""
+    o = torch.ops.cukern
+    x = torch.ones(4, 4, device=device, requires_grad=True)
+    y = torch.full((4, 4), 2.0, device=device)
+    cases = [
+        (lambda: o.add(x, y), 0),
+        (lambda: o.sum(x), 0),
+        (lambda: o.mean(x), 0),
+        (lambda: o.multiply(x, y), 16),
+        (lambda: o.divide(x, y), 16),
+        (lambda: o.remainder(x, y), 0),
+        (lambda: o.matmul(x, y), 16),
+        (lambda: o.tanh(x), 16),
+        (lambda: o.where(y > 0, x, y), 16),
+    ]
+    for call, wanted in cases:
+        saved: list[int] = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, s=saved: (s.append(t.numel()), t)[1], lambda t: t):
+            call()
+        assert sum(saved) == wanted
+    total = o.sum(x)
+    total += 1
+    total.backward()
+    assert torch.equal(x.grad, torch.ones_like(x))
 
 
 @on_backends
@@ -180,6 +234,47 @@ def test_compile(torch: Any, rng: np.random.Generator, row: dict[str, Any], devi
     xs = operands(torch, rng, row, usual_type(torch, row), device, False)
     compiled = torch.compile(lambda *tensors: call(*tensors), fullgraph=True, backend="aot_eager", dynamic=True)
     assert torch.equal(compiled(*xs), call(*xs))
+
+
+@on_backends
+def test_compile_of_numbers(torch: Any, device: str) -> None:
+    o = torch.ops.cukern
+    torch.compiler.reset()
+    x = torch.ones(3, 4, device=device)
+    compiled = torch.compile(
+        lambda a: o.multiply(a, a.shape[0] * 0.5), dynamic=True, fullgraph=True, backend="aot_eager"
+    )
+    for rows in (3, 5):
+        assert torch.equal(compiled(x[:1].expand(rows, 4)), torch.full((rows, 4), rows * 0.5, device=device))
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        compiled = torch.compile(lambda a: o.multiply(a, a.sum().item()), fullgraph=True, backend="aot_eager")
+        assert torch.equal(compiled(x / 8), x / 8 * 1.5)
+
+
+@on_backends
+def test_compile_of_a_layout(torch: Any, device: str) -> None:
+    torch.compiler.reset()
+    a = torch.rand(4, device=device).bfloat16()[None, :, None].expand(3, 4, 5)
+    b = torch.rand(3, 5, 4, device=device).mT
+    compiled = torch.compile(lambda a, b: torch.ops.cukern.add(a, b).stride(), fullgraph=True, backend="aot_eager")
+    assert compiled(a, b) == torch.ops.cukern.add(a, b).stride()
+
+
+@on_backends
+def test_fake_kernels_refuse_what_kernels_do(torch: Any, device: str) -> None:
+    o = torch.ops.cukern
+    for where in (device, "meta"):
+        x = torch.ones(3, device=where)
+        for call in (
+            lambda x=x: o.bitwise_and(x, x),
+            lambda x=x: o.floor(x + 1j),
+            lambda x=x: o.subtract(x > 0, x > 0),
+            lambda x=x: o.hypot(x + 1j, x),
+            lambda x=x: o.matmul(x, x[:2]),
+            lambda x=x: o.mean(x > 0),
+        ):
+            with pytest.raises(RuntimeError, match=r"cukern::.*(not defined|inner)"):
+                call()
 
 
 @on_backends
@@ -240,6 +335,20 @@ def test_subclasses_see_the_operation(torch: Any, device: str) -> None:
     x = torch.ones(3, device=device).as_subclass(Named)
     assert type(torch.ops.cukern.add(x, x)) is Named
     assert torch.equal(torch.ops.cukern.add(x, x), torch.full((3,), 2.0, device=device))
+
+
+@on_backends
+def test_forward_mode_is_refused(torch: Any, device: str) -> None:
+    o = torch.ops.cukern
+    x = torch.ones(2, device=device)
+    for call in (o.exp, lambda a: o.multiply(a, a), lambda a: o.matmul(a, a), lambda a: o.where(a > 0, a, a)):
+        with pytest.raises(NotImplementedError, match="forward"):
+            torch.func.jvp(call, (x,), (x,))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, x)
+        with pytest.raises(NotImplementedError, match="forward"):
+            o.exp(dual)
+        torch.testing.assert_close(o.exp(x), x.exp())
 
 
 @on_backends

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -336,3 +337,83 @@ def test_out_and_gradients(torch: Any, device: str) -> None:
     o.add.out(x, x, out=x)  # which the gradient of w needs as it was
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.backward()
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+def test_wide_unsigned_integers(torch: Any, dtype: str, device: str) -> None:
+    x = torch.tensor([1, 2, 3], dtype=getattr(torch, dtype), device=device)
+    o = torch.ops.cukern
+    for got in (o.add(x, x), o.add(x, 1), o.multiply(x, x), o.maximum(x, x)):
+        assert got.dtype == x.dtype
+    assert o.add(x, 1).tolist() == [2, 3, 4]
+    assert o.divide(x, x).dtype == torch.float32
+    assert o.add(x, 0.5).dtype == torch.float32
+    assert o.matmul(x, x).item() == 14
+    assert o.add(x.to("meta"), x.to("meta")).dtype == x.dtype
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "float16", "bfloat16"])
+@pytest.mark.parametrize("number", [-2, 3, 2**31, 2**40, 2.5, 1e9])
+def test_numbers_beside_tensors_of_no_dimensions(torch: Any, dtype: str, number: Any, device: str) -> None:
+    x = torch.tensor(3, dtype=getattr(torch, dtype), device=device)
+    o = torch.ops.cukern
+    for name in ("add", "multiply", "divide", "less"):
+        if dtype == "float16" and abs(number) > 65504:
+            continue  # an operand of float16 cannot hold it: docs/torch.md
+        wanted = torch_function(torch, name)(x, number)
+        got = getattr(o, name)(x, number)
+        assert (got.dtype, got.shape) == (wanted.dtype, ())
+        torch.testing.assert_close(got, wanted)
+        out = torch.empty_like(got)
+        getattr(o, name).Scalar_out(x, number, out=out)
+        assert torch.equal(out, got)
+    assert o.where(x > 0, x, number).shape == ()
+    assert o.where(torch.tensor([True, False], device=device), x, 2).shape == (2,)
+
+
+def test_out_of_other_integers(torch: Any, device: str) -> None:
+    x = torch.tensor([1, 2], device=device)
+    for dtype in (torch.uint8, torch.int16, torch.float64):
+        out = torch.empty(2, dtype=dtype, device=device)
+        torch.ops.cukern.add.out(x, x, out=out)
+        assert out.tolist() == [2, 4]
+
+
+def test_out_of_inference_mode(torch: Any, device: str) -> None:
+    with torch.inference_mode():
+        out = torch.empty(3, device=device)
+        torch.ops.cukern.add.out(out, out, out=out)
+    x = torch.ones(3, device=device)
+    with pytest.raises(RuntimeError, match=r"(?i)inference"):
+        torch.ops.cukern.add.out(x, x, out=out)
+
+
+def test_numbers_out_of_range(torch: Any, device: str) -> None:
+    o = torch.ops.cukern
+    x = torch.tensor([1, 2], device=device)
+    assert o.add(x, 1e300).tolist() == (x + 1e300).tolist()
+    assert o.less(x, 1e300).tolist() == [True, True]
+    assert o.add(x > 1, 1e300).dtype == torch.float32
+    assert o.add(x.float(), 2**63).tolist() == (x.float() + 2**63).tolist()
+    with pytest.raises(RuntimeError, match="overflow"):
+        o.add(x, 2**63)
+
+
+def test_promotion_is_the_same_in_both_places(torch: Any, device: str) -> None:
+    """For fake kernels it is written in Python, for kernels in C++."""
+    names = [*TYPES["any"], "int16", "uint16", "uint32", "uint64", "complex128"]
+    compared = 0
+    for a, b in itertools.product(names, repeat=2):
+        for shapes in (((2,), (2,)), ((2,), ()), ((), (2,)), ((), ())):
+            xs = [torch.ones(s, dtype=getattr(torch, t), device=device) for s, t in zip(shapes, (a, b), strict=True)]
+            try:
+                wanted = _types_of(torch).result_type(xs)
+            except RuntimeError:
+                with pytest.raises(RuntimeError, match="promot"):
+                    torch.ops.cukern.add(*xs)
+                continue
+            assert torch.ops.cukern.add(*xs).dtype == wanted, (a, b, shapes)
+            if "uint" not in a + b:
+                assert torch.result_type(*xs) in (wanted, torch.complex32)
+            compared += 1
+    assert compared > 700

@@ -83,6 +83,24 @@ def test_fake_kernels(torch: Any) -> None:
         plain(2.0, torch.ones(3), torch.ones(3))
 
 
+def test_keyword_arguments(torch: Any) -> None:
+    """The implementation and what backward gets, with a kernel that is none."""
+    from cukern.torch import _register
+
+    schema = torch._C.parse_schema("n::f(Tensor x, *, float alpha=2.0) -> Tensor")
+    launched: list[Any] = []
+    run = _register._kernel("n::f", schema, lambda *given: launched.append(given), lambda x, *, alpha=2.0: x * 0, True)
+    x = torch.ones(3)
+    assert run(x, alpha=3.0).tolist() == [0.0] * 3
+    assert run(x).tolist() == [0.0] * 3
+    assert [(given[1], given[3]) for given in launched] == [(3.0, 3), (2.0, 3)]
+    call = register(
+        kernel("one"), name("k") + "(Tensor x, *, float alpha=2.0) -> Tensor", backward=lambda ctx, g: g * ctx.values[0]
+    )
+    y = torch.ones(3, device="meta", requires_grad=True)
+    assert call(y, alpha=3.0).requires_grad
+
+
 @pytest.mark.gpu
 def test_a_result(torch: Any) -> None:
     call = register(

@@ -15,7 +15,7 @@ void begin_writing(const char *operation, const GivenTensors &given) {
         if (tensor_requires_grad(torch, given[i]))
             throw std::runtime_error(
                 std::string("cukern::") + operation +
-                ": out= records no gradient, and a tensor requires one; leave it out, or call it in "
+                ": writing to a tensor records no gradient, and a tensor requires one; call it in "
                 "torch.no_grad()");
     torch.bump_version(given[given.count() - 1]);
 }

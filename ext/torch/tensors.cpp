@@ -321,7 +321,9 @@ Status make_tensor(const TorchPlace &place, TorchTensor *tensor, TensorHandle *h
                     ShapeText(Shape(view.ndim, view.shape)).text, name_of(view.type));
     tensor->on_gpu = place.on_gpu;
     tensor->device = place.device;
-    return shim().get_data_ptr(*handle, &tensor->view.data) == 0 ? CUKERN_OK : refuse_call("data_ptr");
+    if (shim().get_data_ptr(*handle, &tensor->view.data) == 0) return CUKERN_OK;
+    shim().delete_tensor_object(*handle);
+    return refuse_call("data_ptr");
 }
 
 Status check_torch_out(const TorchTensor &out, const TensorView &expected, const TorchTensor *const *tensors,

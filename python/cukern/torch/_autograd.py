@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 _below_autograd = torch._C._AutoDispatchBelowAutograd
 _keys_below = torch._C._after_autograd_keyset
@@ -20,8 +21,9 @@ _modes = torch._C._len_torch_dispatch_stack
 _is_recording = torch.is_grad_enabled
 _PLAIN = frozenset({Tensor, torch.nn.Parameter})
 
-Save = Callable[[Any, Sequence[Tensor], Tensor], None]
-Backward = Callable[[Any, Sequence[bool], Tensor], Sequence[Tensor | None]]
+# Both get which operands need a gradient.
+Save = Callable[[Any, tuple[bool, ...], Sequence[Tensor], Tensor], None]
+Backward = Callable[[Any, tuple[bool, ...], Tensor], Sequence[Tensor | None]]
 
 
 def kernel_of(name: str, call: Any, forward: Any, save: Save, backward: Backward) -> Callable[..., Tensor]:
@@ -39,7 +41,7 @@ def kernel_of(name: str, call: Any, forward: Any, save: Save, backward: Backward
     def record_forward(ctx: Any, keyset: Any, *tensors: Tensor) -> Any:
         is_plain = all(type(x) in _PLAIN for x in tensors) and _modes() == 0
         result = compute(*tensors) if is_plain else go_on(keyset, tensors)
-        save(ctx, tensors, result)
+        save(ctx, ctx.needs_input_grad[1:], tensors, result)
         return result
 
     def record_backward(ctx: Any, grad: Tensor) -> Any:
@@ -49,19 +51,29 @@ def kernel_of(name: str, call: Any, forward: Any, save: Save, backward: Backward
     record: Any = type(f"cukern_{name.replace('.', '_')}", (torch.autograd.Function,), functions)
     record = record.apply
 
+    def refuse_tangents(tensors: Sequence[Tensor]) -> None:
+        if any(forward_ad.unpack_dual(x).tangent is not None for x in tensors):
+            raise NotImplementedError(f"cukern::{name} has no gradient in forward mode")
+
     def of_one(keyset: Any, a: Tensor) -> Any:
         if a.requires_grad and _is_recording():
             return record(keyset, a)
+        if forward_ad._current_level >= 0:
+            refuse_tangents((a,))
         return compute(a) if type(a) in _PLAIN and _modes() == 0 else go_on(keyset, (a,))
 
     def of_two(keyset: Any, a: Tensor, b: Tensor) -> Any:
         if (a.requires_grad or b.requires_grad) and _is_recording():
             return record(keyset, a, b)
+        if forward_ad._current_level >= 0:
+            refuse_tangents((a, b))
         return compute(a, b) if type(a) in _PLAIN and type(b) in _PLAIN and _modes() == 0 else go_on(keyset, (a, b))
 
     def of_more(keyset: Any, *tensors: Tensor) -> Any:
         if any(x.requires_grad for x in tensors) and _is_recording():
             return record(keyset, *tensors)
+        if forward_ad._current_level >= 0:
+            refuse_tangents(tensors)
         return (
             compute(*tensors) if all(type(x) in _PLAIN for x in tensors) and _modes() == 0 else go_on(keyset, tensors)
         )

@@ -22,19 +22,17 @@ def _detached(tensor: Tensor) -> Tensor:
 
 def raise_runtime_error(name: str, error: Exception) -> Any:
     """Raise torch's kind of error with the message of an operation's own."""
-    message = str(error)
-    raise RuntimeError(
-        f"cukern::{message}" if message.startswith(f"{name}: ") else f"cukern::{name}: {message}"
-    ) from error
+    raise RuntimeError(f"cukern::{name}: {str(error).removeprefix(f'{name}: ')}") from error
 
 
 def begin_writing(name: str, tensors: Sequence[Tensor], out: Tensor) -> None:
     """Do before `out` is written to what torch does for its own: see `begin_writing` in ext/torch/kernels.cpp."""
     if torch.is_grad_enabled() and any(x.requires_grad for x in (*tensors, out)):
         raise RuntimeError(
-            f"cukern::{name}: out= records no gradient, and a tensor requires one; leave it out, or call it in "
-            "torch.no_grad()"
+            f"{name}: writing to a tensor records no gradient, and a tensor requires one; call it in torch.no_grad()"
         )
+    if out.is_inference() and not torch.is_inference_mode_enabled():
+        raise RuntimeError(f"{name}: a tensor of inference mode is written to outside it")
     torch.autograd.graph.increment_version(out)
 
 
@@ -76,7 +74,11 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
                 x if i < keep or x.dtype == computed or row.rule in ("logical", "test") else x.to(computed)
                 for i, x in enumerate(map(_detached, tensors))
             ]
-            function(*converted, out=out)
+            same = out.dtype == result
+            own = out if same else _empty_result(tensors, result)  # the functions refuse some types that torch takes
+            function(*converted, out=own)
+            if not same:
+                out.copy_(own)
         except (TypeError, ValueError, OverflowError) as error:
             return raise_runtime_error(row.name, error)
         return out
@@ -85,7 +87,7 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
         return compute(tensors, None)
 
     def run_out(*tensors: Tensor, out: Tensor) -> None:
-        begin_writing(row.name, tensors, out)
+        begin_writing(f"cukern::{row.name}", tensors, out)
         compute(tensors, _detached(out))
 
     return run, run_out
@@ -102,7 +104,7 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
 def matmul_out(a: Tensor, b: Tensor, *, out: Tensor) -> None:
     """Compute the same into `out`, which has the product's type."""
-    begin_writing("matmul", (a, b), out)
+    begin_writing("cukern::matmul", (a, b), out)
     _multiply(a, b, _detached(out))
 
 

@@ -19,8 +19,6 @@ from .. import _cukern
 from . import _autograd, _fallback, _gradients, _reductions, _types
 from ._types import ROWS, Row
 
-Number = int | float | complex
-
 library = torch.library.Library("cukern", "DEF")  # kept: what it defines goes with it
 
 _OPERANDS = {"unary": ("a",), "binary": ("a", "b"), "choice": ("condition", "a", "b"), "axpy": ("a", "x", "y")}
@@ -79,31 +77,51 @@ def _define_out(name: str, parameters: str) -> str:
 # --- numbers as operands ---
 
 
-def _as_tensor(number: Number, beside: Sequence[Tensor]) -> Tensor:
-    """Return a number as a tensor of no dimensions that adopts the tensors' type as the number would.
+_WIDEST = (torch.bool, torch.int64, torch.float64, torch.complex128)  # by category
+_EXAMPLES = (True, 1, 1.0, 1j)
 
-    Beside a tensor with dimensions and of no smaller category it is as precise as there is: it gives its value alone.
+
+def _category(number: Any) -> int:
+    """Return that of the number's type; torch.compile traces symbols."""
+    if isinstance(number, bool | torch.SymBool):
+        return 0
+    return 3 if isinstance(number, complex) else 2 if isinstance(number, float | torch.SymFloat) else 1
+
+
+def _as_tensor(number: Any, beside: torch.dtype) -> Tensor:
+    """Return a number as a tensor of no dimensions that adopts the type of the tensors with dimensions beside it.
+
+    Where its category is no larger than theirs it gives its value alone, as precisely as there is.
     """
-    of_tensors = _types.result_type(beside)
-    kind = 3 if isinstance(number, complex) else 2 if isinstance(number, float) else int(not isinstance(number, bool))
-    if any(x.ndim > 0 for x in beside) and 0 < kind <= _types.category(of_tensors):
-        return torch.scalar_tensor(number, dtype=(None, torch.int64, torch.float64, torch.complex128)[kind])
-    example = torch.empty((1,) if any(x.ndim > 0 for x in beside) else (), dtype=of_tensors, device="meta")
-    return torch.scalar_tensor(number, dtype=torch.result_type(example, number))
+    kind = _category(number)
+    if kind == 1 and _types.category(beside) > 1 and isinstance(number, int):
+        number, kind = float(number), 2  # which may be beyond int64
+    widest = torch.scalar_tensor(number, dtype=_WIDEST[kind], device="cpu")
+    if 0 < kind <= _types.category(beside):
+        return widest
+    example = torch.empty((1,), dtype=beside, device="meta")
+    return widest.to(torch.result_type(example, _EXAMPLES[kind]))
 
 
 def _decomposed(name: str, overload: str, positions: Sequence[int]) -> Callable[..., Any]:
     """Return what calls an overload of tensors with those at `positions` made of numbers."""
     call = getattr(getattr(torch.ops.cukern, name), overload)
+    valued = 1 if name == "where" else 0  # the first operand that the result's type follows from
 
-    def run(*operands: Any, **out: Tensor) -> Any:
-        tensors = [x for i, x in enumerate(operands) if i not in positions]
-        if name == "where":
-            tensors = [x for i, x in enumerate(operands) if i not in positions and i > 0]
-        return call(
-            *(_as_tensor(x, tensors) if i in positions else x for i, x in enumerate(operands)),
-            **out,
-        )
+    def run(*operands: Any, out: Tensor | None = None) -> Any:
+        values = [x for i, x in enumerate(operands) if i >= valued and i not in positions]
+        beside = _types.result_type(values)
+        # Tensors of no dimensions adopt the number's type as it does theirs: they get a dimension.
+        is_flat = all(x.ndim == 0 for x in values)
+        given = [
+            _as_tensor(x, beside) if i in positions else x.unsqueeze(0) if is_flat and i >= valued else x
+            for i, x in enumerate(operands)
+        ]
+        is_scalar = is_flat and (valued == 0 or operands[0].ndim == 0)
+        if out is not None:
+            return call(*given, out=out.unsqueeze(0) if is_scalar and out.ndim == 0 else out)
+        result = call(*given)
+        return result.squeeze(0) if is_scalar else result
 
     return run
 

@@ -14,8 +14,6 @@ from . import _gradients, _types
 from ._fallback import raise_runtime_error
 from ._types import ROWS, Row
 
-_REAL_OF = {torch.complex64: torch.float32, torch.complex128: torch.float64}
-
 
 def _parameters(row: Row) -> str:
     if row.rule == "index":
@@ -55,7 +53,7 @@ def result_dtype(row: Row, a: Tensor) -> torch.dtype:
     if row.rule in ("floating", "variance"):
         if _types.category(a.dtype) < 2:
             raise RuntimeError(f"cukern::{row.name}: not defined for element type {a.dtype}; convert before")
-        return _REAL_OF.get(a.dtype, a.dtype) if row.rule == "variance" else a.dtype
+        return _types.REAL_OF.get(a.dtype, a.dtype) if row.rule == "variance" else a.dtype
     return a.dtype
 
 
@@ -88,24 +86,30 @@ def _fake(row: Row) -> Callable[..., Tensor]:
     return run
 
 
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Tensor) -> None:
-    a, dim, ctx.keepdim = inputs
-    ctx.dims = _dims(a, dim)
-    ctx.correction = keyword_only_inputs.get("correction", 1)
-    ctx.save_for_backward(a, output)
+def _setup_context(row: Row) -> Callable[..., None]:
+    formula = _gradients.REDUCTIONS[row.name]
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor, keyword_only_inputs: Any = None) -> None:
+        a, dim, ctx.keepdim = inputs
+        ctx.dims = _dims(a, dim)
+        ctx.shape, ctx.dtype = a.shape, a.dtype
+        ctx.correction = (keyword_only_inputs or {}).get("correction", 1)
+        ctx.save_for_backward(a if formula.reads_operand else None, output if formula.reads_result else None)
+
+    return setup
 
 
 def _backward(row: Row) -> Callable[..., tuple[Tensor | None, ...]]:
-    formula = _gradients.REDUCTIONS[row.name]
+    formula = _gradients.REDUCTIONS[row.name].formula
 
     def run(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         a, result = ctx.saved_tensors
-        if not ctx.keepdim:
-            for d in sorted(ctx.dims):
-                grad, result = grad.unsqueeze(d), result.unsqueeze(d)
-        count = math.prod(a.shape[d] for d in ctx.dims)
-        call = _gradients.Reduced(a, ctx.dims, count, ctx.correction, result, grad)
-        return formula(call).to(a.dtype), None, None
+        for d in sorted(ctx.dims) if not ctx.keepdim else ():
+            grad = grad.unsqueeze(d)
+            result = None if result is None else result.unsqueeze(d)
+        count = math.prod(ctx.shape[d] for d in ctx.dims)
+        call = _gradients.Reduced(a, ctx.shape, ctx.dims, count, ctx.correction, result, grad)
+        return formula(call).to(ctx.dtype), None, None
 
     return run
 
@@ -121,10 +125,6 @@ def define_all(define: Callable[[str], None], implement: Callable[..., None], li
         if row.name not in _gradients.REDUCTIONS:
             implement(row.name, torch.library.fallthrough_kernel, "Autograd")
             continue
-        has_keywords = row.rule == "variance"
-        setup = _setup_context if has_keywords else _without_keywords
-        torch.library.register_autograd(f"cukern::{row.name}", _backward(row), setup_context=setup, lib=library)
-
-
-def _without_keywords(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _setup_context(ctx, inputs, {}, output)
+        torch.library.register_autograd(
+            f"cukern::{row.name}", _backward(row), setup_context=_setup_context(row), lib=library
+        )

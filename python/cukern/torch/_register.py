@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import RawKernel
+from ._fallback import begin_writing
 
 _VALUES = ("int", "float", "bool")
 _libraries: list[Any] = []  # what they define goes with them
@@ -64,24 +65,24 @@ def _kernel(name: str, schema: Any, kernel: Any, make: Callable[..., Any], size_
     def run(*given: Any, **keywords: Any) -> Any:
         values = [*given, *(keywords.get(x.name, x.default_value) for x in schema.arguments[len(given) :])]
         arguments = [_packed(name, x, value) for x, value in zip(schema.arguments, values, strict=True)]
-        made = make(*values)
+        made = make(*given, **keywords)
         results = made if isinstance(made, tuple) else () if made is None else (made,)
         written = [x for x, argument in zip(values, schema.arguments, strict=True) if _is_written(argument)]
         sized = results[0] if results else written[0]
         size = (sized.numel(),) if size_argument else ()
         launch = kernel.over(sized.numel()) if isinstance(kernel, RawKernel) else kernel
         for tensor in written:
-            torch.autograd.graph.increment_version(tensor)
+            begin_writing(name, (), tensor)
         launch(*arguments, *results, *size)
         return made
 
     return run
 
 
-def _save_all(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+def _save_all(ctx: Any, inputs: Sequence[Any], output: Any, keyword_only_inputs: dict[str, Any] | None = None) -> None:
     results = output if isinstance(output, tuple) else () if output is None else (output,)
     ctx.save_for_backward(*(x for x in inputs if isinstance(x, Tensor)), *results)
-    ctx.values = tuple(x for x in inputs if not isinstance(x, Tensor))
+    ctx.values = tuple(x for x in (*inputs, *(keyword_only_inputs or {}).values()) if not isinstance(x, Tensor))
 
 
 def register(

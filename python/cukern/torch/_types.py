@@ -31,8 +31,21 @@ class Row:
 
 ROWS = [Row(**row) for row in _cukern._table]
 
-_REAL_OF = {torch.complex64: torch.float32, torch.complex128: torch.float64, torch.complex32: torch.float16}
+REAL_OF = {torch.complex64: torch.float32, torch.complex128: torch.float64, torch.complex32: torch.float16}
 _COMPLEX_OF = {torch.float64: torch.complex128}
+
+
+# Of the sets of types that operations compute in (TypeSet in cuda/include/cukern/ops.h); logic is computed in bool.
+_CATEGORIES = {
+    "any": {0, 1, 2, 3},
+    "real": {0, 1, 2},
+    "numeric": {1, 2, 3},
+    "inexact": {2, 3},
+    "floating": {2},
+    "bits": {0, 1},
+    "integers": {1},
+    "boolean": {0, 1, 2, 3},
+}
 
 
 def category(dtype: torch.dtype) -> int:
@@ -44,12 +57,20 @@ def category(dtype: torch.dtype) -> int:
     return 0 if dtype == torch.bool else 1
 
 
+def _promote(a: torch.dtype, b: torch.dtype) -> torch.dtype:
+    """Return torch.promote_types, also of wide unsigned integers beside bool and beside floats."""
+    of_a, of_b = category(a), category(b)
+    if of_b == 0 or (of_b == 1 < of_a):
+        return a
+    return b if of_a == 0 or (of_a == 1 < of_b) else torch.promote_types(a, b)
+
+
 def result_type(tensors: Sequence[torch.Tensor]) -> torch.dtype:
     """Return torch.result_type of any number of tensors: those of no dimensions count less than the others."""
     groups: dict[bool, torch.dtype] = {}
     for tensor in tensors:
         is_array = tensor.ndim > 0
-        groups[is_array] = torch.promote_types(groups.get(is_array, torch.bool), tensor.dtype)
+        groups[is_array] = _promote(groups.get(is_array, torch.bool), tensor.dtype)
     if len(groups) == 1:
         return next(iter(groups.values()))
     arrays, scalars = groups[True], groups[False]
@@ -57,7 +78,7 @@ def result_type(tensors: Sequence[torch.Tensor]) -> torch.dtype:
         return arrays
     if category(arrays) == 2:
         return _COMPLEX_OF.get(arrays, torch.complex64)
-    return torch.promote_types(arrays, scalars)
+    return _promote(arrays, scalars)
 
 
 def types(row: Row, promoted: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
@@ -69,9 +90,11 @@ def types(row: Row, promoted: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
         computed = torch.get_default_dtype()
     elif promoted == torch.bool and row.rule in ("arithmetic", "rounded"):
         computed = torch.int8 if row.rule == "arithmetic" else torch.float16
+    if category(computed) not in _CATEGORIES[row.types]:
+        raise RuntimeError(f"cukern::{row.name}: not defined for element type {promoted}; convert before")
     if row.returns_bool:
         return computed, torch.bool
-    return computed, _REAL_OF.get(computed, computed) if row.rule == "component" else computed
+    return computed, REAL_OF.get(computed, computed) if row.rule == "component" else computed
 
 
 def valued(row: Row, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
@@ -80,10 +103,18 @@ def valued(row: Row, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
 
 
 def like_result(tensors: Sequence[torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
-    """Return an empty tensor as torch's own operations would make it: shape, memory layout and device."""
+    """Return an empty tensor as torch's own operations would make it: shape, memory layout and device.
+
+    Operands of several types are taken for such of one: torch converts some of them before it looks at their strides.
+    """
+    if len({x.dtype for x in tensors}) > 1 or len(tensors) > 2:
+        kinds = [torch.bool] * (len(tensors) == 3) + [torch.float32] * len(tensors)
+        tensors = [
+            torch.empty_strided(x.shape, x.stride(), dtype=kind, device=x.device)
+            for x, kind in zip(tensors, kinds, strict=False)
+        ]
     if len(tensors) == 3:
-        condition, a, b = tensors
-        model = torch.where(condition.to(torch.bool), a, b)
+        model = torch.where(*tensors)
     else:
         model = torch.add(*tensors) if len(tensors) == 2 else torch.logical_not(tensors[0])
     return torch.empty_strided(model.shape, model.stride(), dtype=dtype, device=model.device)
