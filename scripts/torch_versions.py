@@ -1,6 +1,7 @@
 """Runs the tests of cukern.torch with several versions of torch, each in an environment of its own.
 
     python scripts/torch_versions.py                    the newest release of each of the last three minor versions
+    python scripts/torch_versions.py --newest 1         of the last one
     python scripts/torch_versions.py 2.9.1 2.4.1        those
 
 The extension is the one of the Python that runs this. Environments are in build/torch, and are removed once their
@@ -20,7 +21,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build/torch"
-TESTS = ["tests/test_torch_operations.py", "tests/test_torch_library.py"]
+TESTS = [f"tests/test_torch_{part}.py" for part in ("operations", "library", "register")]
+EXAMPLES = ["tests/test_docs.py", "-k", "torch"]
 PACKAGES = ["numpy", "pytest", "pytest-timeout", "hypothesis", "ml_dtypes", "setuptools"]
 
 
@@ -51,26 +53,30 @@ def install(version: str, folder: Path) -> str | None:
     return None if done.returncode == 0 else done.stderr.strip().rpartition("\n")[2]
 
 
-def test(folder: Path, arguments: list[str]) -> bool:
+def test(folder: Path) -> bool:
     """Run the tests in an environment; whether they passed."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "CUKERN_BACKEND": "host"}
-    command = [folder / "bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, *TESTS]
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode == 0
+    command = [folder / "bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    runs = [subprocess.run([*command, *what], cwd=ROOT, env=environment, check=False) for what in (TESTS, EXAMPLES)]
+    return all(run.returncode == 0 for run in runs)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("versions", nargs="*")
+    parser.add_argument(
+        "--newest", type=int, default=3, metavar="N", help="so many minor versions, where none is named"
+    )
     parser.add_argument("--keep", action="store_true", help="leave the environments in build/torch")
     options = parser.parse_args()
     results: dict[str, str] = {}
-    for version in options.versions or newest(3):
+    for version in options.versions or newest(options.newest):
         folder = FOLDER / version
         reason = install(version, folder)
         if reason is not None:
             results[version] = f"skipped: {reason}"
         else:
-            results[version] = "passed" if test(folder, []) else "FAILED"
+            results[version] = "passed" if test(folder) else "FAILED"
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
     for version, result in results.items():
