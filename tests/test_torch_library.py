@@ -153,7 +153,7 @@ def test_gradients_where_formulas_divide_by_zero(torch: Any, device: str) -> Non
         (lambda a: o.maximum(a, 1.0), lambda a: torch.maximum(a, torch.ones_like(a)), [math.nan, 2.0]),
         (lambda a: o.minimum(a, 1.0), lambda a: torch.minimum(a, torch.ones_like(a)), [math.nan, 2.0, 0.5]),
         (lambda a: o.min(a), torch.amin, [math.nan, 1.0]),
-        (lambda a: o.atan2(a, 0.0), lambda a: torch.atan2(a, torch.zeros_like(a)), [0.0, 1.0]),
+        (lambda a: o.atan2(a, 0.0), lambda a: 0 * a, [0.0, 1.0]),  # NaN at 0 of earlier versions of torch
         (o.acosh, torch.acosh, [-1.0, -2.0, 1.0, 3.0]),
         (lambda a: o.pow.Scalar_Tensor(0.0, a), lambda a: torch.pow(torch.zeros_like(a), a), [-1.0, 2.0]),
         (
