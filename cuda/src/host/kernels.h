@@ -27,7 +27,8 @@ template <typename T>
 RangeFunction range_function(Op op) noexcept;
 
 void run_elementwise(const ElementwiseLaunch &launch) noexcept;
-// The loop that run_elementwise calls where all operands are of the type; without one where it does more than that.
+// The loop that run_elementwise calls where all operands are of the type; without one where it does more than
+// that.
 HostLoop elementwise_loop(Op op, ElementType inputs) noexcept;
 void run_reduction(const ReduceLaunch &launch) noexcept;
 // Whether run_scan reads elements of a type as they are stored.
