@@ -67,6 +67,8 @@ def _promote(a: torch.dtype, b: torch.dtype) -> torch.dtype:
 
 def result_type(tensors: Sequence[torch.Tensor]) -> torch.dtype:
     """Return torch.result_type of any number of tensors: those of no dimensions count less than the others."""
+    if len(tensors) == 1:
+        return tensors[0].dtype
     groups: dict[bool, torch.dtype] = {}
     for tensor in tensors:
         is_array = tensor.ndim > 0
