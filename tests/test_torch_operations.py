@@ -416,6 +416,7 @@ def test_promotion_is_the_same_in_both_places(torch: Any, device: str) -> None:
                 continue
             assert torch.ops.cukern.add(*xs).dtype == wanted, (a, b, shapes)
             if "uint" not in a + b:
-                assert torch.result_type(*xs) in (wanted, torch.complex32)
+                theirs = torch.result_type(*xs)
+                assert theirs == wanted or (theirs.is_complex and theirs.itemsize == 4)  # cukern has no such halves
             compared += 1
     assert compared > 700
