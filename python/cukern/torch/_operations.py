@@ -43,6 +43,12 @@ def _out_of(name: str) -> str:
     return f"{name}_out" if "." in name else f"{name}.out"
 
 
+def _call_of(name: str) -> Any:
+    """Return an operation by its name, with its overload."""
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.cukern, packet), overload or "default")
+
+
 def _tensors_of(row: Row) -> str:
     """Return the name of a row's overload of tensors alone."""
     return f"{row.name}.Tensor" if row.kind == "axpy" else row.name
@@ -51,15 +57,14 @@ def _tensors_of(row: Row) -> str:
 # --- conjugate and negative bits ---
 
 
-def _define_out(name: str, parameters: str) -> str:
-    """Define the overload with `out` of an operation; return its name.
+def _define_out(name: str, parameters: str) -> None:
+    """Define the overload with `out` of an operation.
 
     torch resolves bits for all other operations, but takes what is written to for a result that is returned.
     """
     outs = _out_of(name)
     _define(f"{outs}({parameters}, *, Tensor(a!) out) -> ()")
-    packet, _, overload = outs.partition(".")
-    call = getattr(getattr(torch.ops.cukern, packet), overload)
+    call = _call_of(outs)
 
     def resolve(*operands: Any, out: Tensor) -> None:
         resolved = [x.resolve_conj().resolve_neg() if isinstance(x, Tensor) else x for x in operands]
@@ -71,7 +76,7 @@ def _define_out(name: str, parameters: str) -> str:
         return None
 
     _implement(outs, resolve, "Conjugate", "Negative")
-    return outs
+    torch.library.register_fake(f"cukern::{outs}", lambda *operands, out: None, lib=library)
 
 
 # --- numbers as operands ---
@@ -103,10 +108,10 @@ def _as_tensor(number: Any, beside: torch.dtype) -> Tensor:
     return widest.to(torch.result_type(example, _EXAMPLES[kind]))
 
 
-def _decomposed(name: str, overload: str, positions: Sequence[int]) -> Callable[..., Any]:
+def _decomposed(target: str, positions: Sequence[int]) -> Callable[..., Any]:
     """Return what calls an overload of tensors with those at `positions` made of numbers."""
-    call = getattr(getattr(torch.ops.cukern, name), overload)
-    valued = 1 if name == "where" else 0  # the first operand that the result's type follows from
+    call = _call_of(target)
+    valued = 1 if target.startswith("where") else 0  # the first operand that the result's type follows from
 
     def run(*operands: Any, out: Tensor | None = None) -> Any:
         values = [x for i, x in enumerate(operands) if i >= valued and i not in positions]
@@ -130,15 +135,10 @@ def _define_with_numbers(name: str, overload: str, names: Sequence[str], positio
     """Define an overload with numbers at `positions`, and the same with `out`."""
     parameters = ", ".join(f"{'Scalar' if i in positions else 'Tensor'} {x}" for i, x in enumerate(names))
     own = _overload(name, overload)
-    outs = _out_of(own)
     _define(f"{own}({parameters}) -> Tensor")
-    _define(f"{outs}({parameters}, *, Tensor(a!) out) -> ()")  # its bits are those of what it is decomposed into
-    composite = "CompositeImplicitAutograd"
-    target_name, _, target_overload = target.partition(".")
-    _implement(_overload(name, overload), _decomposed(target_name, target_overload or "default", positions), composite)
-    _implement(
-        outs, _decomposed(target_name, f"{target_overload}_out" if target_overload else "out", positions), composite
-    )
+    _define(f"{_out_of(own)}({parameters}, *, Tensor(a!) out) -> ()")
+    for name_of_both in (lambda x: x, _out_of):
+        _implement(name_of_both(own), _decomposed(name_of_both(target), positions), "CompositeImplicitAutograd")
 
 
 # --- gradients ---
@@ -160,9 +160,7 @@ def _differentiate(
     _define(f"{forward}({parameters}) -> Tensor")
     torch.library.register_fake(f"cukern::{forward}", fake, lib=library)
     _implement(forward, torch.library.fallthrough_kernel, "Autograd")
-    base, _, overload = name.partition(".")
-    call = getattr(getattr(torch.ops.cukern, base), overload or "default")
-    kernel = _autograd.kernel_of(name, call, getattr(torch.ops.cukern, forward).default, save, backward)
+    kernel = _autograd.kernel_of(name, _call_of(name), _call_of(forward), save, backward)
     library.impl(name, kernel, "Autograd", with_keyset=True)
 
 
@@ -174,17 +172,13 @@ def _define_elementwise(row: Row, name: str) -> None:
     operands = _OPERANDS[row.kind]
     parameters = ", ".join(f"Tensor {x}" for x in operands)
     _define(f"{name}({parameters}) -> Tensor")
-    outs = _define_out(name, parameters)
+    _define_out(name, parameters)
 
     def fake(*tensors: Tensor) -> Tensor:
         _, result = _types.types(row, _types.result_type(_types.valued(row, tensors)))
         return _types.like_result(tensors[1:] if row.kind == "axpy" else tensors, result)
 
-    def fake_out(*tensors: Tensor, out: Tensor) -> None:
-        return None
-
     torch.library.register_fake(f"cukern::{name}", fake, lib=library)
-    torch.library.register_fake(f"cukern::{outs}", fake_out, lib=library)
     gradient = _gradients.ELEMENTWISE.get(name)
     if gradient is None:
         _implement(name, torch.library.fallthrough_kernel, "Autograd")
@@ -236,11 +230,7 @@ def _define_matmul() -> None:
         device = b.device if b.is_cuda else a.device
         return torch.empty(_types.product_shape(a, b), dtype=_types.result_type((a, b)), device=device)
 
-    def fake_out(a: Tensor, b: Tensor, *, out: Tensor) -> None:
-        return None
-
     torch.library.register_fake("cukern::matmul", fake, lib=library)
-    torch.library.register_fake("cukern::matmul.out", fake_out, lib=library)
     _differentiate("matmul", "Tensor a, Tensor b", fake, _gradients.save_product, _gradients.product_backward)
     _implement("matmul", _autocast("cuda"), "AutocastCUDA")
     _implement("matmul", _autocast("cpu"), "AutocastCPU")
