@@ -50,30 +50,30 @@ def _make_like_first(schema: Any) -> Callable[..., Any]:
     return fake
 
 
-def _packed(name: str, argument: Any, value: Any) -> Any:
-    """Return a tensor as the kernel's pointer reaches its elements: packed, and not part of a gradient's record."""
-    if not isinstance(value, Tensor):
-        return value
-    if _is_written(argument) and not value.is_contiguous():
-        raise RuntimeError(f"{name}: {argument.name} is written to, and not contiguous; the kernel needs it packed")
-    return value.detach().contiguous()
-
-
 def _kernel(name: str, schema: Any, kernel: Any, make: Callable[..., Any], size_argument: bool) -> Callable[..., Any]:
     """Return the implementation: makes the results, launches, returns them."""
+    parameters = schema.arguments
+    tensors = [i for i, x in enumerate(parameters) if str(x.type) == "Tensor"]
+    written = [i for i in tensors if _is_written(parameters[i])]
+    chooses_grid = isinstance(kernel, RawKernel)
 
     def run(*given: Any, **keywords: Any) -> Any:
-        values = [*given, *(keywords.get(x.name, x.default_value) for x in schema.arguments[len(given) :])]
-        arguments = [_packed(name, x, value) for x, value in zip(schema.arguments, values, strict=True)]
+        arguments = [*given, *(keywords.get(x.name, x.default_value) for x in parameters[len(given) :])]
         made = make(*given, **keywords)
         results = made if isinstance(made, tuple) else () if made is None else (made,)
-        written = [x for x, argument in zip(values, schema.arguments, strict=True) if _is_written(argument)]
-        sized = results[0] if results else written[0]
-        size = (sized.numel(),) if size_argument else ()
-        launch = kernel.over(sized.numel()) if isinstance(kernel, RawKernel) else kernel
-        for tensor in written:
-            begin_writing(name, (), tensor)
-        launch(*arguments, *results, *size)
+        for i in written:
+            if not arguments[i].is_contiguous():
+                raise RuntimeError(
+                    f"{name}: {parameters[i].name} is written to and not contiguous; the kernel needs it so"
+                )
+            begin_writing(name, (), arguments[i])
+        for i in tensors:  # as the kernel's pointers reach elements: packed, and no part of a gradient's record
+            x = arguments[i]
+            if x.requires_grad or not x.is_contiguous():
+                arguments[i] = x.detach().contiguous()
+        size = (results[0] if results else arguments[written[0]]).numel()
+        launch = kernel.over(size) if chooses_grid else kernel
+        launch(*arguments, *results, size) if size_argument else launch(*arguments, *results)
         return made
 
     return run
