@@ -37,11 +37,13 @@ HostLoop loop_on_stored(const ElementwiseLaunch &launch) noexcept {
     return looks_at_stored || type == launch.compute ? loop_of(launch.op, type) : HostLoop{};
 }
 
-// The conversion that a copy is, from and to what is stored; null where there is more to it.
+// The conversion that a copy is, and the square of bool, from and to what is stored; null where there is more to
+// it.
 Cast cast_on_stored(const ElementwiseLaunch &launch) noexcept {
-    if ((launch.op != Op::copy && launch.op != Op::positive) || launch.split || launch.immediate[1])
-        return nullptr;
     const ElementType from = launch.types[1];
+    const bool is_copy = launch.op == Op::copy || launch.op == Op::positive ||
+                         (launch.op == Op::square && from == ElementType::bool_);
+    if (!is_copy || launch.split || launch.immediate[1]) return nullptr;
     const ElementType to = launch.types[0];
     const bool is_one_step = launch.compute == launch.result && (launch.compute == from || launch.compute == to);
     return from != to && is_one_step ? cast_of(from, to) : nullptr;
