@@ -12,6 +12,7 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,6 +61,23 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
     use(request.param)
     yield request.param
     use("cuda" if HAS_GPU else "host")
+
+
+@pytest.fixture
+def device(backend: str) -> str:
+    """Return the name of torch's device for a back-end."""
+    return "cuda" if backend == "cuda" else "cpu"
+
+
+@pytest.fixture
+def torch() -> Any:
+    """Return torch, with the operations of cukern.torch."""
+    from interchange_tools import bring
+
+    torch = bring("torch")
+    import cukern.torch  # noqa: F401
+
+    return torch
 
 
 @pytest.fixture(params=[pytest.param("emulated", marks=pytest.mark.build), pytest.param("gpu", marks=pytest.mark.gpu)])

@@ -6,13 +6,12 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from interchange_tools import QUIET, bring
+from interchange_tools import QUIET
 from processes import run_quietly
 from torch_tools import ELEMENTWISE, REDUCTIONS, ROWS, operation, values
 
@@ -24,19 +23,6 @@ pytestmark = [*QUIET, pytest.mark.unsanitized]  # torch compiles; its own memory
 ALL = [row for row in ROWS if row["kind"] != "scalar"]
 # Sums over parts of numbers that finite differences cannot tell apart, or that torch has no order of.
 NOT_COMPLEX = {"maximum", "minimum", "max", "min"}
-
-
-@pytest.fixture
-def torch() -> Iterator[Any]:
-    torch = bring("torch")
-    import cukern.torch  # noqa: F401
-
-    yield torch
-
-
-@pytest.fixture
-def device(backend: str) -> str:
-    return "cuda" if backend == "cuda" else "cpu"
 
 
 def has_gradient(row: dict[str, Any]) -> bool:

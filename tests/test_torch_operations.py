@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from conftest import SMALL
-from interchange_tools import QUIET, bring
+from interchange_tools import QUIET
 from torch_tools import (
     ELEMENTWISE,
     REDUCTIONS,
@@ -28,19 +27,6 @@ ROWS = [pytest.param(row, id=row["name"]) for row in ELEMENTWISE]
 EXACT = {"positive", "negative", "abs", "maximum", "minimum", "where", "copysign", "floor", "ceil", "trunc", "round"}
 # torch has no bool for these, or gives it another type than the table, which NumPy's follows.
 NOT_OF_BOOL = {"square", "reciprocal", "pow", "floor_divide", "remainder", "sign", "round", "conj", "positive"}
-
-
-@pytest.fixture
-def torch() -> Iterator[Any]:
-    torch = bring("torch")
-    import cukern.torch  # noqa: F401
-
-    yield torch
-
-
-@pytest.fixture
-def device(backend: str) -> str:
-    return "cuda" if backend == "cuda" else "cpu"
 
 
 def _types_of(torch: Any) -> Any:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from interchange_tools import QUIET, bring
+from interchange_tools import QUIET
 
 import cukern
 
@@ -25,14 +24,6 @@ template <typename T> __global__ void add_to(T *x, int times, long long n) {
 extern "C" __global__ void one(float *x) { x[threadIdx.x] = 1; }
 """
 NUMBERS = itertools.count()
-
-
-@pytest.fixture
-def torch() -> Iterator[Any]:
-    torch = bring("torch")
-    import cukern.torch  # noqa: F401
-
-    yield torch
 
 
 def name(of: str) -> str:

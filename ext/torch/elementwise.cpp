@@ -1,8 +1,6 @@
 // Elementwise operations of torch.ops.cukern: read, check, make the result, launch.
 #include "base/python.h"
 
-#include <cstring>
-
 #include "torch/backend.h"
 #include "torch/kernels.h"
 
@@ -14,7 +12,7 @@ const char *const *input_names(Op op) noexcept { return kInputNames[op == Op::ax
 
 Status find_types(Op op, TorchTensor *const *inputs, int count, ElementType *compute,
                   ElementType *result) noexcept {
-    const int first = op == Op::where ? 1 : 0;  // a condition has no say in it
+    const int first = op == Op::where ? 1 : 0;  // the types do not depend on a condition
     ElementType promoted;
     CUKERN_TRY(torch_result_type(inputs + first, count - first, &promoted));
     return torch_types(op, promoted, compute, result);
@@ -25,8 +23,7 @@ Status make_factor(TorchTensor *factor) noexcept {
     if (factor->view.immediate) return CUKERN_OK;
     if (factor->on_gpu || factor->view.ndim != 0)
         return fail(CUKERN_INVALID_ARGUMENT, "a is one number, or a tensor of no dimensions on the host");
-    factor->view.immediate = true;
-    std::memcpy(factor->view.value.bytes, factor->view.data, static_cast<std::size_t>(size_of(factor->view.type)));
+    make_immediate(&factor->view);
     return CUKERN_OK;
 }
 
@@ -66,12 +63,7 @@ Status run(Op op, bool has_out, const GivenTensors &given, StackValue *stack) no
     Execution where;
     Status status = torch_execution(place, backend, &where);
     if (status == CUKERN_OK) status = elementwise(call, where);
-    if (made == nullptr) return status;
-    if (status == CUKERN_OK)
-        stack[0] = reinterpret_cast<StackValue>(made);
-    else
-        shim().delete_tensor_object(made);
-    return status;
+    return end_call(status, made, stack);
 }
 
 void call(Op op, bool has_out, StackValue *stack) {

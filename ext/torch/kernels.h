@@ -19,8 +19,9 @@ extern const TorchKernelRow kTorchProducts[];
 // The thread's last failure as the exception that torch makes a RuntimeError.
 [[noreturn]] void throw_torch_error(const char *operation);
 
-// Before the last of the tensors is written to, as torch does it for its own `out`: throws where a gradient would
-// have to be recorded, and has gradients that need what was there before fail.
+// Call it before the last of the tensors is written to. As torch's own `out` forms it throws where a tensor
+// requires a gradient, and counts the tensor's version up, so that a backward pass that saved the old elements
+// fails.
 void begin_writing(const char *operation, const GivenTensors &given);
 
 }  // namespace cukern::py

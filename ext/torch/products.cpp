@@ -50,12 +50,7 @@ Status run(bool has_out, const GivenTensors &given, StackValue *stack) noexcept 
     Status status = torch_execution(place, backend, &where);
     if (status == CUKERN_OK && backend == Backend::cuda && prefers_cublas(call)) status = seek_torch_cublas();
     if (status == CUKERN_OK) status = matmul(call, where);
-    if (made == nullptr) return status;
-    if (status == CUKERN_OK)
-        stack[0] = reinterpret_cast<StackValue>(made);
-    else
-        shim().delete_tensor_object(made);
-    return status;
+    return end_call(status, made, stack);
 }
 
 template <bool has_out>

@@ -84,6 +84,12 @@ Status read_tensor(TensorHandle handle, const char *name, TorchTensor *tensor) n
     return CUKERN_OK;
 }
 
+void make_immediate(TensorView *view) noexcept {
+    view->immediate = true;
+    std::memcpy(view->value.bytes, view->data, static_cast<std::size_t>(size_of(view->type)));
+    view->data = nullptr;
+}
+
 Status find_place(TorchTensor *const *tensors, int count, const TorchTensor *out, TorchPlace *place) noexcept {
     const TorchTensor *decides = out != nullptr ? out : tensors[0];
     for (int i = 0; i < count && out == nullptr; ++i)
@@ -97,10 +103,7 @@ Status find_place(TorchTensor *const *tensors, int count, const TorchTensor *out
                 CUKERN_INVALID_ARGUMENT,
                 "tensors are on different devices; expected all on one, but for tensors of no dimensions on "
                 "the host");
-        tensor.view.immediate = true;
-        std::memcpy(tensor.view.value.bytes, tensor.view.data,
-                    static_cast<std::size_t>(size_of(tensor.view.type)));
-        tensor.view.data = nullptr;
+        make_immediate(&tensor.view);
     }
     return CUKERN_OK;
 }
@@ -324,6 +327,15 @@ Status make_tensor(const TorchPlace &place, TorchTensor *tensor, TensorHandle *h
     if (shim().get_data_ptr(*handle, &tensor->view.data) == 0) return CUKERN_OK;
     shim().delete_tensor_object(*handle);
     return refuse_call("data_ptr");
+}
+
+Status end_call(Status status, TensorHandle made, StackValue *stack) noexcept {
+    if (made == nullptr) return status;
+    if (status == CUKERN_OK)
+        stack[0] = reinterpret_cast<StackValue>(made);
+    else
+        shim().delete_tensor_object(made);
+    return status;
 }
 
 Status check_torch_out(const TorchTensor &out, const TensorView &expected, const TorchTensor *const *tensors,

@@ -39,6 +39,9 @@ struct TorchTensor {
 // `name` is for messages.
 Status read_tensor(TensorHandle handle, const char *name, TorchTensor *tensor) noexcept;
 
+// Makes a tensor of no dimensions on the host an immediate value.
+void make_immediate(TensorView *view) noexcept;
+
 // Where a call's tensors are: on one GPU or on the host. Operands of no dimensions on the host beside a GPU's
 // become immediate values.
 struct TorchPlace {
@@ -61,6 +64,10 @@ void set_result_strides(const TorchTensor *const *tensors, int count, TensorView
 
 // A new tensor of the shape, strides and type in tensor->view.
 Status make_tensor(const TorchPlace &place, TorchTensor *tensor, TensorHandle *handle) noexcept;
+
+// Ends a call: puts the tensor that was made for its result (null: none) on the stack, or frees it after a
+// failure. Returns the call's status.
+Status end_call(Status status, TensorHandle made, StackValue *stack) noexcept;
 
 // Whether `out` may take a result: its shape, type and memory.
 Status check_torch_out(const TorchTensor &out, const TensorView &expected, const TorchTensor *const *tensors,

@@ -41,7 +41,7 @@ def _empty_result(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     if all(x.shape == first.shape and x.device == first.device and x.is_contiguous() for x in tensors):
         return torch.empty(first.shape, dtype=dtype, device=first.device)
     device = next((x.device for x in tensors if x.is_cuda), first.device)
-    model = _types.like_result([x.to("meta") if x.ndim == 0 else _on_meta(x) for x in tensors], dtype)
+    model = _types.like_result([_on_meta(x) for x in tensors], dtype)
     return torch.empty_strided(model.shape, model.stride(), dtype=dtype, device=device)
 
 
@@ -58,7 +58,7 @@ def _check_out(out: Tensor, shape: Sequence[int], dtype: torch.dtype) -> None:
 
 def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., None]]:
     """Return the kernels of a row: one that returns its result, and one with `out`."""
-    function = getattr(_cukern, "multiply" if row.kind == "scalar" else row.name)
+    function = getattr(_cukern, row.name)
 
     def compute(tensors: tuple[Tensor, ...], out: Tensor | None) -> Tensor:
         try:
