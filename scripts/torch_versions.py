@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build/torch"
-TESTS = [f"tests/test_torch_{part}.py" for part in ("operations", "library", "register")]
+TESTS = [f"tests/test_torch_{part}.py" for part in ("operations", "library", "gradients", "register", "without_shim")]
 EXAMPLES = ["tests/test_docs.py", "-k", "torch"]
 PACKAGES = ["numpy", "pytest", "pytest-timeout", "hypothesis", "ml_dtypes", "setuptools"]
 

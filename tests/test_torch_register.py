@@ -24,6 +24,12 @@ template <typename T> __global__ void add_to(T *x, int times, long long n) {
 extern "C" __global__ void one(float *x) { x[threadIdx.x] = 1; }
 """
 NUMBERS = itertools.count()
+GPU = [pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def on_gpu(test: Any) -> Any:
+    """Run a test on the CUDA back-end."""
+    return pytest.mark.usefixtures("backend")(pytest.mark.parametrize("backend", GPU, indirect=True)(test))
 
 
 def name(of: str) -> str:
@@ -92,7 +98,7 @@ def test_keyword_arguments(torch: Any) -> None:
     assert call(y, alpha=3.0).requires_grad
 
 
-@pytest.mark.gpu
+@on_gpu
 def test_a_result(torch: Any) -> None:
     call = register(
         kernel("saxpy<float>"),
@@ -112,7 +118,7 @@ def test_a_result(torch: Any) -> None:
         call(2.0, x.double(), y.double())
 
 
-@pytest.mark.gpu
+@on_gpu
 def test_what_is_written_to(torch: Any) -> None:
     call = register(kernel("add_to<float>"), name("add_to") + "(Tensor(a!) x, int times=2) -> ()", size_argument=True)
     x = torch.zeros(100, device="cuda")
@@ -125,7 +131,7 @@ def test_what_is_written_to(torch: Any) -> None:
         call(x[::2], 1)
 
 
-@pytest.mark.gpu
+@on_gpu
 def test_a_grid_of_its_own_on_a_stream_and_in_a_graph(torch: Any) -> None:
     call = register(kernel("one")[1, 64], name("one") + "(Tensor(a!) x) -> ()")
     x = torch.zeros(64, device="cuda")

@@ -10,6 +10,7 @@ import numpy as np
 from cukern import _cukern
 
 ROWS: list[dict[str, Any]] = list(_cukern._table)
+ALL = [row for row in ROWS if row["kind"] != "scalar"]
 ELEMENTWISE = [row for row in ROWS if row["kind"] in ("unary", "binary", "choice")]
 REDUCTIONS = [row for row in ROWS if row["kind"] == "reduction"]
 
@@ -88,3 +89,31 @@ def random_shapes(rng: np.random.Generator, count: int) -> list[tuple[int, ...]]
         kept = shape[int(rng.integers(len(shape) + 1)) :] if rng.random() < 0.3 else shape
         found.append(tuple(1 if rng.random() < 0.2 else n for n in kept) if rng.random() < 0.5 else kept)
     return found
+
+
+def has_gradient(row: dict[str, Any]) -> bool:
+    from cukern.torch import _gradients
+
+    return row["name"] in _gradients.ELEMENTWISE or row["name"] in _gradients.REDUCTIONS or row["kind"] == "axpy"
+
+
+def operands(torch: Any, rng: np.random.Generator, row: dict[str, Any], dtype: Any, device: str, grad: bool) -> Any:
+    """Return operands that broadcast; those that may have gradients require them."""
+    name, kind = row["name"], row["kind"]
+    count = {"binary": 2, "choice": 2, "axpy": 2}.get(kind, 1)
+    found = [values(torch, rng, (3, 4), dtype, device, 1.1 if name == "acosh" else 0.1) for _ in range(count)]
+    if count == 2:
+        found[1] = found[1][0]
+    if dtype.is_floating_point or dtype.is_complex:
+        found = [x.requires_grad_(grad) for x in found]
+    if kind == "choice":
+        found.insert(0, torch.tensor([True, False, True, True], device=device))
+    if kind == "axpy":
+        found.insert(0, torch.scalar_tensor(2.0))
+    return tuple(found)
+
+
+def usual_type(torch: Any, row: dict[str, Any]) -> Any:
+    if row["types"] in ("bits", "integers"):
+        return torch.int32
+    return torch.bool if row["types"] == "boolean" and row["kind"] != "reduction" else torch.float32

@@ -100,6 +100,8 @@ PyRef make_module(ModuleState &state, const char *function, PyObject *code, PyOb
 PyRef make_kernel(ModuleState &state, RawModuleObject *module, PyObject *name, bool cooperative) noexcept;
 // k[grid, block] and k.over(threads).
 PyRef make_launcher(ModuleState &state, PyObject *kernel, const LaunchRequest &request) noexcept;
+// What a launcher launches, and how.
+const LaunchRequest &launcher_request(PyObject *launcher, PyObject **kernel) noexcept;
 // A call of one; what is none is called as any callable.
 bool launch_by(ModuleState &state, PyObject *launcher, PyObject *const *arguments, Py_ssize_t count) noexcept;
 

@@ -79,6 +79,11 @@ PyRef make_launcher(ModuleState &state, PyObject *kernel, const LaunchRequest &r
     return PyRef::steal(reinterpret_cast<PyObject *>(self));
 }
 
+const LaunchRequest &launcher_request(PyObject *launcher, PyObject **kernel) noexcept {
+    *kernel = as_launcher(launcher)->kernel;
+    return as_launcher(launcher)->request;
+}
+
 bool launch_by(ModuleState &state, PyObject *launcher, PyObject *const *arguments, Py_ssize_t count) noexcept {
     if (reinterpret_cast<PyObject *>(Py_TYPE(launcher)) == state.launcher_type) {
         const LauncherObject *self = as_launcher(launcher);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/arguments.h"
+#include "kernels/parameter_text.h"
 #include "types/element_types.h"
 
 namespace cukern::py {
@@ -14,28 +15,6 @@ using Kind = ParameterType::Kind;
 
 constexpr std::size_t kPointerBytes = sizeof(void *);
 
-// "float32 or complex64".
-void list_types(std::uint32_t elements, char *text, std::size_t size) noexcept {
-    std::size_t used = 0;
-    text[0] = '\0';
-    for (int i = 0; i < kNumElementTypes && used < size; ++i) {
-        if ((elements >> i & 1) == 0) continue;
-        used += static_cast<std::size_t>(std::snprintf(text + used, size - used, "%s%s", used > 0 ? " or " : "",
-                                                       name_of(static_cast<ElementType>(i))));
-    }
-}
-
-// "const float *", or what is known without a C++ name.
-struct ParameterText {
-    char text[96];
-    explicit ParameterText(const KernelParameter &parameter) noexcept {
-        if (parameter.type.text[0] != '\0')
-            std::snprintf(text, sizeof text, "%s", parameter.type.text);
-        else
-            std::snprintf(text, sizeof text, "%zu bytes", parameter.size);
-    }
-};
-
 // Of Python's own numbers, by their own values: a subclass may say something else of itself.
 bool real_of(PyObject *number, double *real, double *imaginary) noexcept {
     const bool is_complex = PyComplex_Check(number) != 0;
@@ -44,11 +23,6 @@ bool real_of(PyObject *number, double *real, double *imaginary) noexcept {
                                         : PyFloat_AsDouble(number);
     *imaginary = is_complex ? PyComplex_ImagAsDouble(number) : 0.0;
     return *real != -1.0 || PyErr_Occurred() == nullptr;
-}
-
-// Also const char, which a template may have for its argument.
-bool is_char(const ParameterType &type) noexcept {
-    return type.element == ElementType::int8 && std::strstr(type.text, "signed") == nullptr;
 }
 
 // Whether a number of NumPy or ctypes may stand for a parameter: char is either of the two.
@@ -61,23 +35,17 @@ PyRef type_name_of(PyObject *object) noexcept {
 }
 
 // An int as `bytes` bytes, signed or not. False, maybe without an exception, where it does not fit.
-bool store_integer(PyObject *object, std::size_t bytes, bool may_be_signed, bool may_be_unsigned,
-                   unsigned char *to) noexcept {
+bool store_int(PyObject *object, std::size_t bytes, bool may_be_signed, bool may_be_unsigned,
+               unsigned char *to) noexcept {
     int overflow = 0;
     const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
     if (number == -1 && overflow == 0 && PyErr_Occurred() != nullptr) return false;
-    auto bits = static_cast<unsigned long long>(number);
-    const auto shift = static_cast<unsigned>(64 - 8 * bytes);
-    if (overflow > 0 && may_be_unsigned && bytes == 8) {
-        bits = PyLong_AsUnsignedLongLong(object);
-        if (PyErr_Occurred() != nullptr) {
-            PyErr_Clear();
-            return false;
-        }
-    } else {
-        const bool fits_signed = number >> (63 - shift) == (number < 0 ? -1 : 0);
-        const bool fits_unsigned = number >= 0 && (shift == 0 || bits >> (64 - shift) == 0);
-        if (overflow != 0 || !((may_be_signed && fits_signed) || (may_be_unsigned && fits_unsigned))) return false;
+    if (overflow == 0) return store_integer(number, bytes, may_be_signed, may_be_unsigned, to);
+    if (overflow < 0 || !may_be_unsigned || bytes != 8) return false;
+    const unsigned long long bits = PyLong_AsUnsignedLongLong(object);
+    if (PyErr_Occurred() != nullptr) {
+        PyErr_Clear();
+        return false;
     }
     std::memcpy(to, &bits, bytes);
     return true;
@@ -257,7 +225,7 @@ bool KernelArguments::pack_number(const KernelParameter &parameter, int i, unsig
         if (!PyLong_Check(object)) return refuse_number(parameter, i);
         const bool is_bool = kind_of(type) == 'b';
         const bool may_be_unsigned = kind_of(type) != 'i' || is_char(parameter.type);
-        if (!store_integer(object, parameter.size, kind_of(type) == 'i', may_be_unsigned, to) ||
+        if (!store_int(object, parameter.size, kind_of(type) == 'i', may_be_unsigned, to) ||
             (is_bool && to[0] > 1))
             return refuse_overflow(parameter, i);
         return true;
@@ -279,7 +247,7 @@ bool KernelArguments::pack_by_width(const KernelParameter &parameter, int i, uns
     const std::size_t bytes = parameter.size;
     if (PyLong_Check(object)) {
         if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8) return refuse_width(parameter, i, "an int", 8);
-        return store_integer(object, bytes, true, true, to) || refuse_overflow(parameter, i);
+        return store_int(object, bytes, true, true, to) || refuse_overflow(parameter, i);
     }
     const bool is_complex = PyComplex_Check(object) != 0;
     if (bytes != (is_complex ? 16 : 4) && bytes != 8)

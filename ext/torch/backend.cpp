@@ -13,14 +13,13 @@ PyObject *g_module = nullptr;
 std::atomic<bool> g_backend_ready{false};
 std::atomic<bool> g_cublas_sought{false};
 
-// Makes the exception that is set a failure of this thread.
+}  // namespace
+
 Status fail_with_exception() noexcept {
     CaughtError error;
     const char *text = error.text();
     return fail(CUKERN_NO_BACKEND, "%s", text != nullptr ? text : "the back-end cannot be chosen");
 }
-
-}  // namespace
 
 void set_torch_module(PyObject *module) noexcept {
     const PyRef old = PyRef::steal(g_module);

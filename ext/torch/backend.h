@@ -11,6 +11,9 @@ namespace cukern::py {
 // The module whose functions the kernels are; it lives as long as the process.
 void set_torch_module(PyObject *module) noexcept;
 
+// Makes the exception that is set a failure of this thread. Needs the GIL.
+Status fail_with_exception() noexcept;
+
 // Chooses the back-end on the first call. Fails as the functions of the module do.
 Status ensure_torch_backend(Backend *backend) noexcept;
 

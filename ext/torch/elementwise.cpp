@@ -27,7 +27,31 @@ Status make_factor(TorchTensor *factor) noexcept {
     return CUKERN_OK;
 }
 
-Status run(Op op, bool has_out, const GivenTensors &given, StackValue *stack) noexcept {
+// Whether kernels of the GPU that compute in one type read operands of another: all but what only torch's
+// promotion puts beside each other, tensors of no dimensions of a larger type, and integers beside complex64.
+bool is_read_beside(ElementType type, ElementType compute) noexcept {
+    return compute == ElementType::bool_ || promote(type, compute) == compute ||
+           (kind_of(compute) == 'f' && is_integer(type));
+}
+
+// Puts a converted copy in an operand's place.
+Status convert_operand(ElementType compute, const TorchPlace &place, const Execution &where, TorchTensor *operand,
+                       OwnedTensor *converted) {
+    TorchTensor copy;
+    copy.view.ndim = operand->view.ndim;
+    for (int d = 0; d < copy.view.ndim; ++d) copy.view.shape[d] = operand->view.shape[d];
+    copy.view.type = compute;
+    set_contiguous(copy.view);
+    CUKERN_TRY(make_tensor(place, &copy, converted->put()));
+    ElementwiseCall call;
+    call.inputs[0] = &operand->view;
+    call.out = &copy.view;
+    CUKERN_TRY(elementwise(call, where));
+    *operand = copy;
+    return CUKERN_OK;
+}
+
+Status run(Op op, bool has_out, const GivenTensors &given, StackValue *stack) {
     const int count = arity(op);
     Backend backend;
     CUKERN_TRY(ensure_torch_backend(&backend));
@@ -47,28 +71,33 @@ Status run(Op op, bool has_out, const GivenTensors &given, StackValue *stack) no
     CUKERN_TRY(broadcast_shapes(inputs, count, &expected));
     if (op == Op::axpy) CUKERN_TRY(make_factor(inputs[0]));
 
-    TensorHandle made = nullptr;
+    OwnedTensor made;
     if (has_out) {
         CUKERN_TRY(check_torch_out(out, expected, inputs, count, true));
     } else {
         out.view = expected;
         set_result_strides(inputs, count, &out.view);
-        CUKERN_TRY(make_tensor(place, &out, &made));
+        CUKERN_TRY(make_tensor(place, &out, made.put()));
     }
+    Execution where;
+    CUKERN_TRY(torch_execution(place, backend, &where));
+    OwnedTensor converted[kMaxInputs];
+    for (int i = op == Op::where ? 1 : 0; i < count && backend == Backend::cuda; ++i)
+        if (!inputs[i]->view.immediate && !is_read_beside(inputs[i]->view.type, compute))
+            CUKERN_TRY(convert_operand(compute, place, where, inputs[i], &converted[i]));
     ElementwiseCall call;
     call.op = op;
     call.compute = compute;
     for (int i = 0; i < count; ++i) call.inputs[i] = &inputs[i]->view;
     call.out = &out.view;
-    Execution where;
-    Status status = torch_execution(place, backend, &where);
-    if (status == CUKERN_OK) status = elementwise(call, where);
-    return end_call(status, made, stack);
+    CUKERN_TRY(elementwise(call, where));
+    made.give(&stack[0]);
+    return CUKERN_OK;
 }
 
 void call(Op op, bool has_out, StackValue *stack) {
     const GivenTensors given(stack, arity(op) + (has_out ? 1 : 0));
-    if (has_out) begin_writing(info(op).name, given);
+    if (has_out) begin_writing(info(op).name, given.handles(), given.count());
     if (run(op, has_out, given, stack) != CUKERN_OK) throw_torch_error(info(op).name);
 }
 

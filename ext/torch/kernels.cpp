@@ -9,15 +9,15 @@ void throw_torch_error(const char *operation) {
     throw std::runtime_error(std::string("cukern::") + operation + ": " + last_error().message);
 }
 
-void begin_writing(const char *operation, const GivenTensors &given) {
+void begin_writing(const char *operation, const TensorHandle *tensors, int count) {
     const Shim &torch = shim();
-    for (int i = 0; torch.is_recording() && i < given.count(); ++i)
-        if (tensor_requires_grad(torch, given[i]))
+    for (int i = 0; torch.is_recording() && i < count; ++i)
+        if (tensor_requires_grad(torch, tensors[i]))
             throw std::runtime_error(
                 std::string("cukern::") + operation +
                 ": writing to a tensor records no gradient, and a tensor requires one; call it in "
                 "torch.no_grad()");
-    torch.bump_version(given[given.count() - 1]);
+    torch.bump_version(tensors[count - 1]);
 }
 
 }  // namespace cukern::py

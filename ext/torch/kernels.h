@@ -19,9 +19,9 @@ extern const TorchKernelRow kTorchProducts[];
 // The thread's last failure as the exception that torch makes a RuntimeError.
 [[noreturn]] void throw_torch_error(const char *operation);
 
-// Call it before the last of the tensors is written to. As torch's own `out` forms it throws where a tensor
-// requires a gradient, and counts the tensor's version up, so that a backward pass that saved the old elements
+// Call it before the last of `tensors` is written to. As torch's own `out` forms it throws where one of them
+// requires a gradient, and counts the last one's version up, so that a backward pass that saved the old elements
 // fails.
-void begin_writing(const char *operation, const GivenTensors &given);
+void begin_writing(const char *operation, const TensorHandle *tensors, int count);
 
 }  // namespace cukern::py

@@ -8,7 +8,7 @@
 namespace cukern::py {
 namespace {
 
-Status run(bool has_out, const GivenTensors &given, StackValue *stack) noexcept {
+Status run(bool has_out, const GivenTensors &given, StackValue *stack) {
     Backend backend;
     CUKERN_TRY(ensure_torch_backend(&backend));
     TorchTensor a;
@@ -28,7 +28,7 @@ Status run(bool has_out, const GivenTensors &given, StackValue *stack) noexcept 
     expected.ndim = shape.ndim;
     for (int d = 0; d < shape.ndim; ++d) expected.shape[d] = shape.lengths[d];
 
-    TensorHandle made = nullptr;
+    OwnedTensor made;
     if (has_out) {
         if (out.view.type != expected.type)
             return fail(CUKERN_INVALID_ARGUMENT, "out has element type %s; expected %s", name_of(out.view.type),
@@ -37,7 +37,7 @@ Status run(bool has_out, const GivenTensors &given, StackValue *stack) noexcept 
     } else {
         set_contiguous(expected);
         out.view = expected;
-        CUKERN_TRY(make_tensor(place, &out, &made));
+        CUKERN_TRY(make_tensor(place, &out, made.put()));
     }
     ProductViews views;
     make_product_views(ProductForm::matmul, a.view, b.view, out.view, &views);
@@ -47,16 +47,17 @@ Status run(bool has_out, const GivenTensors &given, StackValue *stack) noexcept 
     call.inputs[1] = &views.b;
     call.out = &views.out;
     Execution where;
-    Status status = torch_execution(place, backend, &where);
-    if (status == CUKERN_OK && backend == Backend::cuda && prefers_cublas(call)) status = seek_torch_cublas();
-    if (status == CUKERN_OK) status = matmul(call, where);
-    return end_call(status, made, stack);
+    CUKERN_TRY(torch_execution(place, backend, &where));
+    if (backend == Backend::cuda && prefers_cublas(call)) CUKERN_TRY(seek_torch_cublas());
+    CUKERN_TRY(matmul(call, where));
+    made.give(&stack[0]);
+    return CUKERN_OK;
 }
 
 template <bool has_out>
 void kernel(StackValue *stack, std::uint64_t, std::uint64_t) {
     const GivenTensors given(stack, has_out ? 3 : 2);
-    if (has_out) begin_writing("matmul", given);
+    if (has_out) begin_writing("matmul", given.handles(), given.count());
     if (run(has_out, given, stack) != CUKERN_OK) throw_torch_error("matmul");
 }
 

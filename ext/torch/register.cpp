@@ -6,6 +6,8 @@
 #include "base/methods.h"
 #include "torch/backend.h"
 #include "torch/kernels.h"
+#include "torch/plain_tensors.h"
+#include "torch/raw_kernels.h"
 
 namespace cukern::py {
 namespace {
@@ -62,6 +64,15 @@ PyMethodDef kTorchMethods[] = {
      "_register_torch_kernels(names, /)\n--\n\nRegister kernels for operations of torch.ops.cukern.\n\n"
      "`names` is a dict: the operations' names, with their overloads, and the names of their kernels.\n"
      "Return the name of the first function of torch's C shim that is missing; None: all are there."},
+    {"_register_torch_raw_kernel", register_raw_kernel, METH_VARARGS,
+     "_register_torch_raw_kernel(library, name, kernel, arguments, num_results, size_argument, /)\n--\n\n"
+     "Register a RawKernel, or one with its grid and block, for the operation library::name on GPUs.\n\n"
+     "`arguments` has a letter for each: t for a tensor, w for one that is written to, i for an int, f for a\n"
+     "float, b for a bool. Results are like the first tensor, packed. Return False where calls need Python."},
+    {"_are_plain", as_method(are_plain), METH_FASTCALL | METH_KEYWORDS,
+     "_are_plain(*tensors)\n--\n\n"
+     "Return whether tensors are packed floats, with dimensions, of one shape, type and device, and require no\n"
+     "gradient. False, too, where torch has no exchange API, or no tensor of this type has been read before."},
     {nullptr, nullptr, 0, nullptr},
 };
 

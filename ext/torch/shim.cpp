@@ -38,8 +38,11 @@ bool find_shim(const char **missing) noexcept {
     CUKERN_FIND_NAMED(c10, "_ZN3c108GradMode10is_enabledEv", is_recording)
     CUKERN_FIND_NAMED(c10, "_ZN3c1031get_default_dtype_as_scalartypeEv", get_default_dtype)
 #undef CUKERN_FIND_NAMED
-    find_function(loaded_library("libtorch_cuda.so"), "aoti_torch_get_current_cuda_stream",
-                  &g_shim.get_current_cuda_stream);
+    void *const cuda = loaded_library("libtorch_cuda.so");
+    find_function(cuda, "aoti_torch_get_current_cuda_stream", &g_shim.get_current_cuda_stream);
+    find_function(
+        cuda, "_ZN2at6detail18empty_strided_cudaEN3c108ArrayRefIlEES3_NS1_10ScalarTypeESt8optionalINS1_6DeviceEE",
+        &g_shim.empty_strided_cuda);
     return true;
 }
 

@@ -2,7 +2,9 @@
 // has loaded: nothing of torch is linked or compiled against, and one build serves every version that has them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace cukern::py {
 
@@ -29,23 +31,40 @@ using TorchKernel = void (*)(StackValue *stack, std::uint64_t num_arguments, std
     X(empty_strided, (std::int64_t ndim, const std::int64_t *sizes, const std::int64_t *strides,   \
                       std::int32_t dtype, std::int32_t device_type, std::int32_t device, TensorHandle *tensor))
 
+// c10::ArrayRef and c10::Device.
+struct TorchLengths {
+    const std::int64_t *data;
+    std::size_t count;
+};
+struct TorchDevice {
+    std::int8_t type;
+    std::int8_t index;
+};
+
 struct Shim {
 #define CUKERN_SHIM_MEMBER(name, parameters) std::int32_t(*name) parameters = nullptr;
     CUKERN_SHIM_FUNCTIONS(CUKERN_SHIM_MEMBER)
 #undef CUKERN_SHIM_MEMBER
-    // What the shim lacks, by the names in libtorch and libc10. A handle is the address of an at::Tensor, whose
-    // one member is the address of a TensorImpl.
+    // What the shim lacks, by the names in libtorch and libc10. A handle is the address of an at::Tensor made by
+    // `new`, whose one member is the address of a TensorImpl.
     void (*bump_version)(TensorHandle tensor) = nullptr;  // may throw
     bool (*requires_grad)(const void *tensor_impl) = nullptr;
     bool (*is_recording)() = nullptr;
-    // Of a torch with CUDA only.
-    std::int32_t (*get_current_cuda_stream)(std::int32_t device, void **stream) = nullptr;
     std::int8_t (*get_default_dtype)() = nullptr;
+    // Of a torch with CUDA only, and null where it has none.
+    // at::detail::empty_strided_cuda, which returns an at::Tensor by the address in its first parameter. It
+    // throws.
+    void (*empty_strided_cuda)(void **tensor_impl, TorchLengths sizes, TorchLengths strides, std::int8_t dtype,
+                               std::optional<TorchDevice> device) = nullptr;
+    std::int32_t (*get_current_cuda_stream)(std::int32_t device, void **stream) = nullptr;
 };
 
 inline bool tensor_requires_grad(const Shim &torch, TensorHandle tensor) noexcept {
     return torch.requires_grad(*static_cast<void *const *>(tensor));
 }
+
+// The handle of a tensor that is owned by the address of its TensorImpl.
+inline TensorHandle new_handle(void *tensor_impl) { return new void *(tensor_impl); }
 
 // Finds the shim; false, with the name of the first function that is missing, where torch has none.
 bool find_shim(const char **missing) noexcept;

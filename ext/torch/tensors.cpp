@@ -316,26 +316,32 @@ void set_result_strides(const TorchTensor *const *tensors, int count, TensorView
     is_c_order ? set_contiguous(*out) : set_strides(out, order);
 }
 
-Status make_tensor(const TorchPlace &place, TorchTensor *tensor, TensorHandle *handle) noexcept {
+namespace {
+
+// A new tensor on a GPU by the function that torch's own operations call, past its dispatcher.
+TensorHandle make_on_gpu(const TensorView &view, int device) {
+    const auto ndim = static_cast<std::size_t>(view.ndim);
+    const auto index = static_cast<std::int8_t>(device);
+    const auto type = static_cast<std::int8_t>(number_of(view.type));
+    void *tensor_impl = nullptr;
+    shim().empty_strided_cuda(&tensor_impl, {view.shape, ndim}, {view.strides, ndim}, type,
+                              TorchDevice{static_cast<std::int8_t>(kCuda), index});
+    return new_handle(tensor_impl);
+}
+
+}  // namespace
+
+Status make_tensor(const TorchPlace &place, TorchTensor *tensor, TensorHandle *handle) {
     const TensorView &view = tensor->view;
-    if (shim().empty_strided(view.ndim, view.shape, view.strides, number_of(view.type),
-                             place.on_gpu ? kCuda : kCpu, place.device, handle) != 0)
+    if (place.on_gpu && shim().empty_strided_cuda != nullptr)
+        *handle = make_on_gpu(view, place.device);
+    else if (shim().empty_strided(view.ndim, view.shape, view.strides, number_of(view.type),
+                                  place.on_gpu ? kCuda : kCpu, place.device, handle) != 0)
         return fail(CUKERN_OUT_OF_MEMORY, "torch cannot allocate a result of shape %s and type %s",
                     ShapeText(Shape(view.ndim, view.shape)).text, name_of(view.type));
     tensor->on_gpu = place.on_gpu;
     tensor->device = place.device;
-    if (shim().get_data_ptr(*handle, &tensor->view.data) == 0) return CUKERN_OK;
-    shim().delete_tensor_object(*handle);
-    return refuse_call("data_ptr");
-}
-
-Status end_call(Status status, TensorHandle made, StackValue *stack) noexcept {
-    if (made == nullptr) return status;
-    if (status == CUKERN_OK)
-        stack[0] = reinterpret_cast<StackValue>(made);
-    else
-        shim().delete_tensor_object(made);
-    return status;
+    return shim().get_data_ptr(*handle, &tensor->view.data) == 0 ? CUKERN_OK : refuse_call("data_ptr");
 }
 
 Status check_torch_out(const TorchTensor &out, const TensorView &expected, const TorchTensor *const *tensors,

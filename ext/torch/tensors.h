@@ -1,6 +1,8 @@
 // torch's tensors as views, and torch's rules for results: element types, shapes, memory layout. No Python.
 #pragma once
 
+#include <utility>
+
 #include "torch/shim.h"
 
 #include "cukern/ops.h"
@@ -23,11 +25,32 @@ public:
     GivenTensors &operator=(const GivenTensors &) = delete;
 
     TensorHandle operator[](int i) const noexcept { return handles_[i]; }
+    const TensorHandle *handles() const noexcept { return handles_; }
     int count() const noexcept { return count_; }
 
 private:
     TensorHandle handles_[kMaxInputs + 1] = {};
     int count_;
+};
+
+// A tensor that a kernel makes; freed, in the order of torch's current stream, unless it is given on.
+class OwnedTensor {
+public:
+    OwnedTensor() noexcept = default;
+    ~OwnedTensor() {
+        if (handle_ != nullptr) shim().delete_tensor_object(handle_);
+    }
+    OwnedTensor(const OwnedTensor &) = delete;
+    OwnedTensor &operator=(const OwnedTensor &) = delete;
+
+    TensorHandle *put() noexcept { return &handle_; }
+    // As a result on the stack. Where there is none, nothing is put there.
+    void give(StackValue *to) noexcept {
+        if (handle_ != nullptr) *to = reinterpret_cast<StackValue>(std::exchange(handle_, nullptr));
+    }
+
+private:
+    TensorHandle handle_ = nullptr;
 };
 
 struct TorchTensor {
@@ -62,12 +85,8 @@ Status broadcast_shapes(const TorchTensor *const *tensors, int count, TensorView
 // The strides that torch gives a result of the shape in `out`: the operands' order of dimensions, without gaps.
 void set_result_strides(const TorchTensor *const *tensors, int count, TensorView *out) noexcept;
 
-// A new tensor of the shape, strides and type in tensor->view.
-Status make_tensor(const TorchPlace &place, TorchTensor *tensor, TensorHandle *handle) noexcept;
-
-// Ends a call: puts the tensor that was made for its result (null: none) on the stack, or frees it after a
-// failure. Returns the call's status.
-Status end_call(Status status, TensorHandle made, StackValue *stack) noexcept;
+// A new tensor of the shape, strides and type in tensor->view. It throws what torch throws for want of memory.
+Status make_tensor(const TorchPlace &place, TorchTensor *tensor, TensorHandle *handle);
 
 // Whether `out` may take a result: its shape, type and memory.
 Status check_torch_out(const TorchTensor &out, const TensorView &expected, const TorchTensor *const *tensors,

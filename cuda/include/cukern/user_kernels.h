@@ -40,6 +40,12 @@ bool plain_name(const char *mangled, char *text, std::size_t size) noexcept;
 
 // Stores a number as one of a floating or complex type. False where it is finite and too large for that.
 bool store_number(ElementType type, double real, double imaginary, void *to) noexcept;
+// Stores an integer of 1, 2, 4 or 8 bytes, signed or not. False where it does not fit.
+bool store_integer(std::int64_t number, std::size_t bytes, bool may_be_signed, bool may_be_unsigned,
+                   void *to) noexcept;
+// Whether a parameter is char, which is taken for signed or not; also const char, which a template may have for
+// its argument.
+bool is_char(const ParameterType &type) noexcept;
 
 struct KernelParameter {
     std::size_t offset;
@@ -84,7 +90,8 @@ struct LaunchShape {
     bool cooperative = false;
 };
 
-// A kernel of a loaded image. It lives as long as the process, as its image does. One thread at a time uses it.
+// A kernel of a loaded image. It lives as long as the process, as its image does. Once attributes() has succeeded
+// on a device, any number of threads may launch it there; one at a time does all else.
 class UserKernel {
 public:
     UserKernel(const UserKernel &) = delete;

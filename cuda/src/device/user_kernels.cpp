@@ -92,7 +92,7 @@ public:
         CUKERN_TRY(function_of(own, primary_context(device), &function));
         cudaError_t error = start(function, shape, parameters, stream);
         if (may_be_outlived(error)) {  // the device was reset, and its context made anew
-            own->context = nullptr;
+            own->context.store(nullptr, std::memory_order_relaxed);
             CUKERN_TRY(function_of(own, current_context(), &function));
             error = start(function, shape, parameters, stream);
         }
@@ -101,8 +101,8 @@ public:
 
 private:
     struct PerDevice {
-        void *context = nullptr;
-        CUfunction function = nullptr;
+        std::atomic<void *> context{nullptr};  // that `function` is of; set after it
+        std::atomic<CUfunction> function{nullptr};
         bool is_described = false;
         KernelAttributes attributes{};
     };
@@ -150,14 +150,14 @@ private:
 
     // In the context that is current, the device's.
     Status function_of(PerDevice *own, void *context, CUfunction *function) noexcept {
-        if (own->context == context && context != nullptr) {
-            *function = own->function;
+        if (context != nullptr && own->context.load(std::memory_order_acquire) == context) {
+            *function = own->function.load(std::memory_order_relaxed);
             return CUKERN_OK;
         }
         const OutsideCaptures outside;  // its code may be loaded only now
         CUKERN_TRY(check_driver(library_functions().function(function, kernel_), "cuKernelGetFunction"));
-        own->function = *function;
-        own->context = context;
+        own->function.store(*function, std::memory_order_relaxed);
+        own->context.store(context, std::memory_order_release);
         return CUKERN_OK;
     }
 

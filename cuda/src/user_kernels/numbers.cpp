@@ -35,4 +35,19 @@ bool store_number(ElementType type, double real, double imaginary, void *to) noe
     }
 }
 
+bool store_integer(std::int64_t number, std::size_t bytes, bool may_be_signed, bool may_be_unsigned,
+                   void *to) noexcept {
+    const auto bits = static_cast<std::uint64_t>(number);
+    const auto shift = static_cast<unsigned>(64 - 8 * bytes);
+    const bool fits_signed = number >> (63 - shift) == (number < 0 ? -1 : 0);
+    const bool fits_unsigned = number >= 0 && (shift == 0 || bits >> (64 - shift) == 0);
+    if (!(may_be_signed && fits_signed) && !(may_be_unsigned && fits_unsigned)) return false;
+    std::memcpy(to, &bits, bytes);
+    return true;
+}
+
+bool is_char(const ParameterType &type) noexcept {
+    return type.element == ElementType::int8 && std::strstr(type.text, "signed") == nullptr;
+}
+
 }  // namespace cukern

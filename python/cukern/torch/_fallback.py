@@ -15,6 +15,12 @@ from .. import _cukern
 from . import _types
 
 
+_FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+_are_plain = _cukern._are_plain
+_is_recording = torch.is_grad_enabled
+_increment_version = torch.autograd.graph.increment_version
+
+
 def _detached(tensor: Tensor) -> Tensor:
     # Below autograd tensors still say that they require gradients, and are then not exported.
     return tensor.detach() if tensor.requires_grad else tensor
@@ -27,13 +33,29 @@ def raise_runtime_error(name: str, error: Exception) -> Any:
 
 def begin_writing(name: str, tensors: Sequence[Tensor], out: Tensor) -> None:
     """Do before `out` is written to what torch does for its own: see `begin_writing` in ext/torch/kernels.cpp."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (*tensors, out)):
+    if _is_recording() and (out.requires_grad or any(x.requires_grad for x in tensors)):
         raise RuntimeError(
             f"{name}: writing to a tensor records no gradient, and a tensor requires one; call it in torch.no_grad()"
         )
     if out.is_inference() and not torch.is_inference_mode_enabled():
         raise RuntimeError(f"{name}: a tensor of inference mode is written to outside it")
-    torch.autograd.graph.increment_version(out)
+    _increment_version(out)
+
+
+def are_plain(first: Tensor, *others: Tensor) -> bool:
+    """Return whether torch's rules for results and NumPy's are the same of these operands.
+
+    So they are of packed floats of one shape and type that require no gradient.
+    """
+    if _are_plain(first, *others):
+        return True
+    # A torch without an exchange API, or a type of tensors that nothing has read yet.
+    return (
+        first.dtype in _FLOATS
+        and first.ndim > 0
+        and all(x.dtype is first.dtype and x.shape == first.shape and x.device == first.device for x in others)
+        and not any(x.requires_grad or not x.is_contiguous() for x in (first, *others))
+    )
 
 
 def _empty_result(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
@@ -90,7 +112,29 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
         begin_writing(f"cukern::{row.name}", tensors, out)
         compute(tensors, _detached(out))
 
-    return run, run_out
+    # A function for each number of operands: a loop over them takes longer than all the rest.
+    def of_one(a: Tensor) -> Tensor:
+        return function(a) if _are_plain(a) or are_plain(a) else compute((a,), None)  # type: ignore[no-any-return]
+
+    def of_two(a: Tensor, b: Tensor) -> Tensor:
+        if _are_plain(a, b) or are_plain(a, b):
+            return function(a, b)  # type: ignore[no-any-return]
+        return compute((a, b), None)
+
+    def two_out(a: Tensor, b: Tensor, *, out: Tensor) -> None:
+        if not (_are_plain(a, b, out) or are_plain(a, b, out)):
+            return run_out(a, b, out=out)
+        begin_writing(f"cukern::{row.name}", (), out)
+        try:
+            function(a, b, out=out)
+        except ValueError as error:
+            raise_runtime_error(row.name, error)
+
+    if row.types in ("bits", "integers") or row.kind not in ("unary", "binary"):
+        return run, run_out
+    if row.kind == "unary":
+        return of_one, run_out
+    return of_two, run_out if row.returns_bool else two_out
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import _cukern
 from . import _gradients, _types
-from ._fallback import raise_runtime_error
+from ._fallback import are_plain, raise_runtime_error
 from ._types import ROWS, Row
 
 
@@ -63,6 +63,8 @@ def _kernel(row: Row) -> Callable[..., Tensor]:
     defaults = {"correction": 1.0} if row.rule == "variance" else {}
 
     def run(a: Tensor, dim: Any = None, keepdim: bool = False, **options: Any) -> Tensor:
+        if not defaults and dim is None and not keepdim and are_plain(a):
+            return function(a)  # type: ignore[no-any-return]
         dtype = result_dtype(row, a)
         dims = _dims(a, dim)
         given = a.detach() if a.requires_grad else a

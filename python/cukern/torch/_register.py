@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import RawKernel
+from .. import RawKernel, _cukern
 from ._fallback import begin_writing
 
 _VALUES = ("int", "float", "bool")
@@ -79,6 +79,20 @@ def _kernel(name: str, schema: Any, kernel: Any, make: Callable[..., Any], size_
     return run
 
 
+def _register_in_shim(full: str, schema: Any, kernel: Any, size_argument: bool) -> bool:
+    """Have the C shim call the kernel without Python; False where it can't."""
+    from . import shim_missing
+
+    if shim_missing is not None:
+        return False
+    letters = {"Tensor": "t", "int": "i", "float": "f", "bool": "b"}
+    arguments = "".join("w" if _is_written(x) else letters[str(x.type)] for x in schema.arguments)
+    namespace, _, name = full.partition("::")
+    return _cukern._register_torch_raw_kernel(
+        namespace, name, kernel, arguments, len(schema.returns), size_argument
+    )
+
+
 def _save_all(ctx: Any, inputs: Sequence[Any], output: Any, keyword_only_inputs: dict[str, Any] | None = None) -> None:
     results = output if isinstance(output, tuple) else () if output is None else (output,)
     ctx.save_for_backward(*(x for x in inputs if isinstance(x, Tensor)), *results)
@@ -110,7 +124,8 @@ def register(
         tensors, ints, floats and bools; ``Tensor(a!)`` is written to.
     fake : callable, optional
         Returns empty results from the arguments, as `torch.library.register_fake` describes it; the operation takes
-        the memory of its results from it, too. By default each result is like the first tensor, packed.
+        the memory of its results from it, too, and every call enters Python for that. By default each result is like
+        the first tensor, packed.
     backward : callable, optional
         ``backward(ctx, *gradients)``, as `torch.library.register_autograd` describes it.
     setup_context : callable, optional
@@ -140,7 +155,8 @@ def register(
     make = fake if fake is not None else _make_like_first(parsed)
     library = torch.library.Library(namespace, "FRAGMENT")
     library.define(schema.partition("::")[2], tags=(torch.Tag.pt2_compliant_tag,))
-    library.impl(full.partition("::")[2], _kernel(parsed.name, parsed, kernel, make, size_argument), "CUDA")
+    if fake is not None or not _register_in_shim(full, parsed, kernel, size_argument):
+        library.impl(full.partition("::")[2], _kernel(parsed.name, parsed, kernel, make, size_argument), "CUDA")
     torch.library.register_fake(full, make, lib=library)
     if backward is not None:
         torch.library.register_autograd(
