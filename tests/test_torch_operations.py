@@ -244,6 +244,53 @@ def test_reductions_as_torch(torch: Any, rng: np.random.Generator, row: dict[str
         torch.testing.assert_close(own(x, [1], correction=0), function(x, 1, correction=0))
 
 
+@pytest.mark.parametrize("name", ["sum", "max", "argmax", "var", "any"])
+def test_reductions_into_out(torch: Any, rng: np.random.Generator, name: str, device: str) -> None:
+    own = getattr(torch.ops.cukern, name)
+    x = values(torch, rng, (3, 4, 5), torch.float32, device, 0.1)
+    for dim, keepdim in ((1, False), (2, True), (None, False)):
+        dims = dim if name == "argmax" or dim is None else [dim]
+        wanted = own.default(x, dims, keepdim)
+        wide = torch.empty([2 * n for n in wanted.shape], dtype=wanted.dtype, device=device)
+        out = wide[tuple(slice(None, None, 2) for _ in wanted.shape)]
+        assert own.out(x, dims, keepdim, out=out) is None
+        assert torch.equal(out, wanted)
+    bad = [
+        (torch.empty(3, 4, device=device), "shape"),
+        (torch.empty((), dtype=torch.bool, device=device), "element type"),
+        (torch.empty((), device=device, requires_grad=True), "gradient"),
+        (x[0, 0, 0], "overlap|shares"),
+    ]
+    for out, message in bad if name == "sum" else ():
+        with pytest.raises(RuntimeError, match=message):
+            own.out(x, out=out)
+    if name == "sum":
+        doubled = torch.empty((), dtype=torch.float64, device=device)
+        own.out(x, out=doubled)
+        torch.testing.assert_close(doubled, x.sum().double())
+
+
+def test_dimensions_of_reductions(torch: Any, device: str) -> None:
+    o = torch.ops.cukern
+    x = torch.rand(3, 4, device=device)
+    for grad in (False, True):
+        x.requires_grad_(grad)
+        torch.testing.assert_close(o.sum(x, []), torch.sum(x))
+        torch.testing.assert_close(o.sum(x, [-1, 0]), torch.sum(x))
+        for call in (lambda: o.sum(x, [2]), lambda: o.argmax(x, -3), lambda: o.sum(x, list(range(99)))):
+            with pytest.raises(IndexError, match="out of range"):
+                call()
+        for dims in ([0, 0], [0, -2], [1] * 99):
+            with pytest.raises(RuntimeError, match="named twice"):
+                o.sum(x, dims)
+    scalar = torch.tensor(2.0, device=device)
+    assert o.sum(scalar, [-1]) == 2
+    with pytest.raises(IndexError, match="0 dimensions"):
+        o.sum(scalar, [1])
+    with pytest.raises(RuntimeError, match="no elements"):
+        o.max(x.detach()[:0])
+
+
 def of_torch(torch: Any, function: Any, name: str, x: Any, dim: Any, keepdim: bool) -> Any:
     """Return torch's reduction; those that take one dimension alone, by one after the other."""
     if name not in ("prod", "any", "all"):
@@ -406,3 +453,32 @@ def test_promotion_is_the_same_in_both_places(torch: Any, device: str) -> None:
                 assert theirs == wanted or (theirs.is_complex and theirs.itemsize == 4)  # cukern has no such halves
             compared += 1
     assert compared > 700
+
+
+@pytest.mark.parametrize("backend", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
+def test_tensors_of_the_host_with_a_gpu(torch: Any, rng: np.random.Generator, backend: str) -> None:
+    o = torch.ops.cukern
+    for dtype in (torch.float32, torch.int32, torch.bfloat16):
+        x, y = (values(torch, rng, (300, 40), dtype, "cpu", 0.1) for _ in range(2))
+        scalar = torch.tensor(2.0, dtype=torch.float64)
+        for own, wanted in (
+            (o.add(x, y), x + y),
+            (o.divide(x, y.T.contiguous().T), x / y),
+            (o.multiply(x, scalar), x * scalar),
+            (o.add(x, 1j), x + 1j),
+            (o.where(x > y, x, y), torch.where(x > y, x, y)),
+            (o.sum(x, [1]), x.sum(1)),
+            (o.argmax(x, 0), x.argmax(0)),
+            (o.matmul(x, y.T), x @ y.T),
+        ):
+            assert (own.dtype, own.device, own.shape) == (wanted.dtype, wanted.device, wanted.shape)
+            torch.testing.assert_close(own, wanted)
+
+
+def test_out_of_memory(torch: Any, device: str) -> None:
+    x = torch.ones(1, device=device).expand(1 << 45)
+    error = torch.cuda.OutOfMemoryError if device == "cuda" else RuntimeError
+    for call in (torch.ops.cukern.floor, lambda a: torch.ops.cukern.add(a, a)):
+        with pytest.raises(error):
+            call(x)
+    assert torch.equal(torch.ops.cukern.floor(x[:3]), torch.ones(3, device=device))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from interchange_tools import QUIET
+from processes import run_quietly
 
 import cukern
 
@@ -21,7 +22,18 @@ template <typename T> __global__ void add_to(T *x, int times, long long n) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i < n) x[i] += times;
 }
+template <typename T, typename U> __global__ void fill(T *x, U value, bool twice) {
+    x[threadIdx.x] = twice ? 2 * (T)value : (T)value;
+}
+template <typename T> __global__ void split(const T *x, T *low, T *high, long long n) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n) { low[i] = x[i] - 1; high[i] = x[i] + 1; }
+}
 extern "C" __global__ void one(float *x) { x[threadIdx.x] = 1; }
+extern "C" __global__ void untyped(float *x, int n, float a, long long *count, double b) {
+    x[threadIdx.x] = n + a + b;
+    *count = n;
+}
 """
 NUMBERS = itertools.count()
 GPU = [pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -116,6 +128,8 @@ def test_a_result(torch: Any) -> None:
     torch.testing.assert_close(compiled(x, y), (2 * x + y) * 2)
     with pytest.raises((RuntimeError, TypeError), match="float"):
         call(2.0, x.double(), y.double())
+    with pytest.raises((RuntimeError, ValueError), match=r"device|host"):
+        call(2.0, x, y.cpu())
 
 
 @on_gpu
@@ -146,3 +160,152 @@ def test_a_grid_of_its_own_on_a_stream_and_in_a_graph(torch: Any) -> None:
     graph.replay()
     torch.cuda.synchronize()
     assert x.sum() == 64
+
+
+@on_gpu
+def test_several_results(torch: Any) -> None:
+    call = register(kernel("split<double>"), name("split") + "(Tensor x) -> (Tensor, Tensor)", size_argument=True)
+    for shape in ((3, 5), (0, 4), ()):
+        x = torch.rand(shape, device="cuda", dtype=torch.float64)
+        low, high = call(x)
+        assert torch.equal(low, x - 1)
+        assert torch.equal(high, x + 1)
+    torch.library.opcheck(call, (x,))
+
+
+@on_gpu
+@pytest.mark.parametrize(
+    ("types", "schema", "good", "bad"),
+    [
+        ("float, int", "int value", [-5, 2**31 - 1], [2**31, -(2**31) - 1]),
+        ("float, unsigned char", "int value", [0, 255], [-1, 256]),
+        ("float, char", "int value", [5, 120], [256, -129]),
+        ("float, float", "float value", [0.5, -3.0], [1e300]),
+        ("float, float", "int value", [3, -4], []),
+        ("double, double", "float value", [1e300], []),
+        ("float, bool", "bool value", [True, False], []),
+        ("float, bool", "int value", [1, 0], [2, -1]),
+    ],
+)
+def test_numbers(torch: Any, types: str, schema: str, good: list[Any], bad: list[Any]) -> None:
+    call = register(kernel(f"fill<{types}>")[1, 8], name("fill") + f"(Tensor(a!) x, {schema}, bool twice=False) -> ()")
+    x = torch.zeros(8, device="cuda", dtype=torch.float64 if types.startswith("double") else torch.float32)
+    for value in good:
+        call(x, value)
+        assert torch.equal(x, torch.full_like(x, value))
+        call(x, value, True)
+        assert torch.equal(x, 2 * torch.full_like(x, value))
+    before = x.clone()
+    for value in bad:
+        with pytest.raises((RuntimeError, OverflowError), match="range"):
+            call(x, value)
+    assert torch.equal(x, before)
+
+
+@on_gpu
+@pytest.mark.parametrize(
+    ("which", "schema"),
+    [
+        ("fill<float, int>", "float value, bool twice"),
+        ("fill<float, float>", "Tensor value, bool twice"),
+        ("fill<float, float>", "float value"),
+        ("fill<int, float>", "float value, bool twice"),
+        ("untyped", "Tensor n, float a, Tensor count, float b"),
+    ],
+)
+def test_what_does_not_fit_the_kernel(torch: Any, which: str, schema: str) -> None:
+    call = register(kernel(which)[1, 8], name("never") + f"(Tensor(a!) x, {schema}) -> ()")
+    x = torch.zeros(8, device="cuda")
+    values = {"Tensor": x.clone(), "float": 1.5, "int": 1, "bool": True}
+    before = x.clone()
+    with pytest.raises((RuntimeError, TypeError)):
+        call(x, *(values[part.split()[0]] for part in schema.split(", ")))
+    torch.cuda.synchronize()
+    assert torch.equal(x, before)
+
+
+@on_gpu
+def test_without_types(torch: Any) -> None:
+    call = register(
+        kernel("untyped")[1, 8], name("u") + "(Tensor(a!) x, int n, float a, Tensor(b!) count, float b) -> ()"
+    )
+    x = torch.zeros(8, device="cuda")
+    count = torch.zeros(1, device="cuda", dtype=torch.int64)
+    call(x, 3, 0.25, count, 0.5)
+    assert torch.equal(x, torch.full_like(x, 3.75))
+    assert count.item() == 3
+
+
+@on_gpu
+def test_a_kernel_that_does_not_compile(torch: Any) -> None:
+    call = register(
+        cukern.RawKernel('extern "C" __global__ void f(float *x) { nothing; }', "f"), name("f") + "(Tensor(a!) x) -> ()"
+    )
+    for _ in range(2):
+        with pytest.raises((RuntimeError, cukern.CompileError), match="nothing"):
+            call(torch.zeros(4, device="cuda"))
+
+
+@on_gpu
+def test_threads(torch: Any) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    call = register(kernel("split<float>"), name("threads") + "(Tensor x) -> (Tensor, Tensor)", size_argument=True)
+    xs = [torch.full((1000,), float(i), device="cuda") for i in range(8)]
+    torch.cuda.synchronize()
+
+    def work(x: Any) -> bool:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            found = [call(x)[1] for _ in range(50)]
+            torch.cuda.current_stream().synchronize()
+            return all(torch.equal(y, x + 1) for y in found)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, xs))
+
+
+@on_gpu
+def test_results_are_freed(torch: Any) -> None:
+    call = register(kernel("split<float>"), name("freed") + "(Tensor x) -> (Tensor, Tensor)", size_argument=True)
+    x = torch.rand(1000, 2, device="cuda")
+    before = torch.cuda.memory_allocated()
+    for _ in range(20):
+        call(x)
+        call(x.mT)  # a copy of it is made
+        with pytest.raises((RuntimeError, TypeError)):
+            call(x.double())
+    assert torch.cuda.memory_allocated() == before
+
+
+@on_gpu
+def test_gradients_and_writing(torch: Any) -> None:
+    call = register(kernel("add_to<float>"), name("version") + "(Tensor(a!) x, int times) -> ()", size_argument=True)
+    x = torch.zeros(10, device="cuda")
+    version = x._version
+    call(x, 1)
+    assert x._version > version
+    w = torch.ones(10, device="cuda", requires_grad=True)
+    y = w * x
+    call(x, 1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    with pytest.raises(RuntimeError, match="gradient"):
+        call(w, 1)
+
+
+def test_more_than_there_are_functions_for(torch: Any) -> None:
+    """The shim calls 256 kernels at most; those beyond are called by Python."""
+    script = """
+import torch, cukern, cukern.torch
+kernel = cukern.RawKernel('extern "C" __global__ void f(float *x) {}', "f")
+if cukern.torch.shim_missing is None:
+    library = torch.library.Library("many", "DEF")
+    found = []
+    for i in range(300):
+        library.define(f"f{i}(Tensor x) -> ()")
+        found.append(cukern._cukern._register_torch_raw_kernel("many", f"f{i}", kernel, "w", 0, False))
+    assert found == [True] * 256 + [False] * 44, found
+    assert cukern._cukern._register_torch_raw_kernel("many", "g", kernel, "w", 40, False) is False
+print("done")
+"""
+    assert run_quietly(script).endswith("done\n")

@@ -15,6 +15,7 @@ struct TorchKernelRow {
 // Each ends in a row of nulls.
 extern const TorchKernelRow kTorchElementwise[];
 extern const TorchKernelRow kTorchProducts[];
+extern const TorchKernelRow kTorchReductions[];  // they need list_functions()
 
 // The thread's last failure as the exception that torch makes a RuntimeError.
 [[noreturn]] void throw_torch_error(const char *operation);

@@ -16,7 +16,7 @@ namespace {
 constexpr const char *kKeys[] = {"CPU", "CUDA"};
 
 const TorchKernelRow *find_row(const char *name) noexcept {
-    for (const TorchKernelRow *rows : {kTorchElementwise, kTorchProducts})
+    for (const TorchKernelRow *rows : {kTorchElementwise, kTorchProducts, kTorchReductions})
         for (; rows->name != nullptr; ++rows)
             if (std::strcmp(rows->name, name) == 0) return rows;
     return nullptr;
@@ -44,9 +44,12 @@ bool register_kernels(void *library, PyObject *names) noexcept {
 
 PyObject *register_method(PyObject *module, PyObject *args) {
     PyObject *names = nullptr;
-    if (PyArg_ParseTuple(args, "O!:_register_torch_kernels", &PyDict_Type, &names) == 0) return nullptr;
+    int have_lists = 0;
+    if (PyArg_ParseTuple(args, "O!p:_register_torch_kernels", &PyDict_Type, &names, &have_lists) == 0)
+        return nullptr;
     const char *missing = nullptr;
-    if (!find_shim(&missing)) return PyUnicode_FromString(missing);
+    if (!find_shim(&missing) || (have_lists != 0 && !find_list_functions(&missing)))
+        return PyUnicode_FromString(missing);
     set_torch_module(module);
     for (const char *key : kKeys) {
         void *library = nullptr;  // lives as long as the process
@@ -61,8 +64,10 @@ PyObject *register_method(PyObject *module, PyObject *args) {
 
 PyMethodDef kTorchMethods[] = {
     {"_register_torch_kernels", register_method, METH_VARARGS,
-     "_register_torch_kernels(names, /)\n--\n\nRegister kernels for operations of torch.ops.cukern.\n\n"
+     "_register_torch_kernels(names, have_lists, /)\n--\n\nRegister kernels for operations of "
+     "torch.ops.cukern.\n\n"
      "`names` is a dict: the operations' names, with their overloads, and the names of their kernels.\n"
+     "`have_lists`: whether there are lists among their arguments.\n"
      "Return the name of the first function of torch's C shim that is missing; None: all are there."},
     {"_register_torch_raw_kernel", register_raw_kernel, METH_VARARGS,
      "_register_torch_raw_kernel(library, name, kernel, arguments, num_results, size_argument, /)\n--\n\n"

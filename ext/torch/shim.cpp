@@ -6,6 +6,7 @@ namespace cukern::py {
 namespace {
 
 Shim g_shim;
+ListFunctions g_lists;
 
 // A library that the process has loaded already; it is not opened otherwise.
 void *loaded_library(const char *name) noexcept { return dlopen(name, RTLD_NOLOAD | RTLD_LAZY); }
@@ -47,5 +48,18 @@ bool find_shim(const char **missing) noexcept {
 }
 
 const Shim &shim() noexcept { return g_shim; }
+
+bool find_list_functions(const char **missing) noexcept {
+    void *const cpu = loaded_library("libtorch_cpu.so");
+    const auto find = [&](const char *name, auto *function) {
+        if (find_function(cpu, name, function)) return true;
+        *missing = name;
+        return false;
+    };
+    return find("torch_list_size", &g_lists.size) && find("torch_list_get_item", &g_lists.get_item) &&
+           find("torch_delete_list", &g_lists.remove);
+}
+
+const ListFunctions &list_functions() noexcept { return g_lists; }
 
 }  // namespace cukern::py

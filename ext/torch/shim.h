@@ -72,4 +72,13 @@ bool find_shim(const char **missing) noexcept;
 // Valid once find_shim has found it.
 const Shim &shim() noexcept;
 
+// Lists as arguments, which the shim has since torch 2.10. Items of a list of integers are these.
+struct ListFunctions {
+    std::int32_t (*size)(void *list, std::uint64_t *count) = nullptr;
+    std::int32_t (*get_item)(void *list, std::uint64_t at, StackValue *item) = nullptr;
+    std::int32_t (*remove)(void *list) = nullptr;
+};
+bool find_list_functions(const char **missing) noexcept;
+const ListFunctions &list_functions() noexcept;
+
 }  // namespace cukern::py

@@ -24,6 +24,19 @@ _PLAIN = frozenset({Tensor, torch.nn.Parameter})
 # Both get which operands need a gradient.
 Save = Callable[[Any, tuple[bool, ...], Sequence[Tensor], Tensor], None]
 Backward = Callable[[Any, tuple[bool, ...], Tensor], Sequence[Tensor | None]]
+# Of reductions; gets the context, the operand, dim, keepdim, the other options, and the result.
+SaveReduced = Callable[[Any, Tensor, Any, bool, dict[str, Any], Tensor], None]
+
+
+def _refuse_tangents(name: str, tensors: Sequence[Tensor]) -> None:
+    if any(forward_ad.unpack_dual(x).tangent is not None for x in tensors):
+        raise NotImplementedError(f"cukern::{name} has no gradient in forward mode")
+
+
+def _function(name: str, forward: Callable[..., Any], backward: Callable[..., Any]) -> Any:
+    """Return a new function of autograd."""
+    functions = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    return type(f"cukern_{name.replace('.', '_')}", (torch.autograd.Function,), functions)
 
 
 def kernel_of(name: str, call: Any, forward: Any, save: Save, backward: Backward) -> Callable[..., Tensor]:
@@ -47,37 +60,63 @@ def kernel_of(name: str, call: Any, forward: Any, save: Save, backward: Backward
     def record_backward(ctx: Any, grad: Tensor) -> Any:
         return None, *backward(ctx, ctx.needs_input_grad[1:], grad)
 
-    functions = {"forward": staticmethod(record_forward), "backward": staticmethod(record_backward)}
-    record: Any = type(f"cukern_{name.replace('.', '_')}", (torch.autograd.Function,), functions)
-    record = record.apply
-
-    def refuse_tangents(tensors: Sequence[Tensor]) -> None:
-        if any(forward_ad.unpack_dual(x).tangent is not None for x in tensors):
-            raise NotImplementedError(f"cukern::{name} has no gradient in forward mode")
+    record = _function(name, record_forward, record_backward).apply
 
     # One function for each number of operands: a loop over them takes 0.7 us more.
     def of_one(keyset: Any, a: Tensor) -> Any:
         if a.requires_grad and _is_recording():
             return record(keyset, a)
         if forward_ad._current_level >= 0:
-            refuse_tangents((a,))
+            _refuse_tangents(name, (a,))
         return compute(a) if type(a) in _PLAIN and _modes() == 0 else go_on(keyset, (a,))
 
     def of_two(keyset: Any, a: Tensor, b: Tensor) -> Any:
         if (a.requires_grad or b.requires_grad) and _is_recording():
             return record(keyset, a, b)
         if forward_ad._current_level >= 0:
-            refuse_tangents((a, b))
+            _refuse_tangents(name, (a, b))
         return compute(a, b) if type(a) in _PLAIN and type(b) in _PLAIN and _modes() == 0 else go_on(keyset, (a, b))
 
     def of_more(keyset: Any, *tensors: Tensor) -> Any:
         if any(x.requires_grad for x in tensors) and _is_recording():
             return record(keyset, *tensors)
         if forward_ad._current_level >= 0:
-            refuse_tangents(tensors)
+            _refuse_tangents(name, tensors)
         return (
             compute(*tensors) if all(type(x) in _PLAIN for x in tensors) and _modes() == 0 else go_on(keyset, tensors)
         )
 
     kernels: dict[int, Callable[..., Tensor]] = {1: of_one, 2: of_two}
     return kernels.get(len(call._schema.arguments), of_more)
+
+
+def kernel_of_reduction(
+    name: str, call: Any, forward: Any, save: SaveReduced, backward: Callable[[Any, Tensor], Tensor]
+) -> Callable[..., Tensor]:
+    """Return the same of a reduction."""
+    compute = forward._op
+
+    def run(keyset: Any, a: Tensor, dim: Any, keepdim: bool, options: dict[str, Any]) -> Any:
+        if type(a) in _PLAIN and _modes() == 0:
+            return compute(a, dim, keepdim, **options)
+        with _below_autograd():
+            return call.redispatch(keyset & _keys_below, a, dim, keepdim, **options)
+
+    def record_forward(ctx: Any, keyset: Any, a: Tensor, dim: Any, keepdim: bool, options: dict[str, Any]) -> Any:
+        result = run(keyset, a, dim, keepdim, options)
+        save(ctx, a, dim, keepdim, options, result)
+        return result
+
+    def record_backward(ctx: Any, grad: Tensor) -> Any:
+        return None, backward(ctx, grad), None, None, None
+
+    record = _function(name, record_forward, record_backward).apply
+
+    def kernel(keyset: Any, a: Tensor, dim: Any = None, keepdim: bool = False, **options: Any) -> Any:
+        if a.requires_grad and _is_recording():
+            return record(keyset, a, dim, keepdim, options)
+        if forward_ad._current_level >= 0:
+            _refuse_tangents(name, (a,))
+        return run(keyset, a, dim, keepdim, options)
+
+    return kernel

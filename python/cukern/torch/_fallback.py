@@ -14,10 +14,8 @@ from torch import Tensor
 from .. import _cukern
 from . import _types
 
-
 _FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 _are_plain = _cukern._are_plain
-_is_recording = torch.is_grad_enabled
 _increment_version = torch.autograd.graph.increment_version
 
 
@@ -33,10 +31,14 @@ def raise_runtime_error(name: str, error: Exception) -> Any:
 
 def begin_writing(name: str, tensors: Sequence[Tensor], out: Tensor) -> None:
     """Do before `out` is written to what torch does for its own: see `begin_writing` in ext/torch/kernels.cpp."""
-    if _is_recording() and (out.requires_grad or any(x.requires_grad for x in tensors)):
+    if torch.is_grad_enabled() and (out.requires_grad or any(x.requires_grad for x in tensors)):
         raise RuntimeError(
             f"{name}: writing to a tensor records no gradient, and a tensor requires one; call it in torch.no_grad()"
         )
+    _count_version(name, out)
+
+
+def _count_version(name: str, out: Tensor) -> None:
     if out.is_inference() and not torch.is_inference_mode_enabled():
         raise RuntimeError(f"{name}: a tensor of inference mode is written to outside it")
     _increment_version(out)
@@ -71,7 +73,8 @@ def _on_meta(tensor: Tensor) -> Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
-def _check_out(out: Tensor, shape: Sequence[int], dtype: torch.dtype) -> None:
+def check_out(out: Tensor, shape: Sequence[int], dtype: torch.dtype) -> None:
+    """Raise ValueError for what cannot take a result."""
     if out.shape != tuple(shape):
         raise ValueError(f"out has shape {tuple(out.shape)}; expected {tuple(shape)}")
     if not torch.can_cast(dtype, out.dtype):
@@ -81,6 +84,7 @@ def _check_out(out: Tensor, shape: Sequence[int], dtype: torch.dtype) -> None:
 def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., None]]:
     """Return the kernels of a row: one that returns its result, and one with `out`."""
     function = getattr(_cukern, row.name)
+    name = f"cukern::{row.name}"
 
     def compute(tensors: tuple[Tensor, ...], out: Tensor | None) -> Tensor:
         try:
@@ -89,7 +93,7 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
             if out is None:
                 out = _empty_result(tensors, result)
             else:
-                _check_out(out, torch.broadcast_shapes(*(x.shape for x in tensors)), result)
+                check_out(out, torch.broadcast_shapes(*(x.shape for x in tensors)), result)
             keep = len(tensors) - len(valued)
             # What is looked at as it is stored (logic, comparisons of one type) needs no conversion.
             converted = [
@@ -109,7 +113,7 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
         return compute(tensors, None)
 
     def run_out(*tensors: Tensor, out: Tensor) -> None:
-        begin_writing(f"cukern::{row.name}", tensors, out)
+        begin_writing(name, tensors, out)
         compute(tensors, _detached(out))
 
     # A function for each number of operands: a loop over them takes longer than all the rest.
@@ -124,7 +128,7 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
     def two_out(a: Tensor, b: Tensor, *, out: Tensor) -> None:
         if not (_are_plain(a, b, out) or are_plain(a, b, out)):
             return run_out(a, b, out=out)
-        begin_writing(f"cukern::{row.name}", (), out)
+        _count_version(name, out)
         try:
             function(a, b, out=out)
         except ValueError as error:

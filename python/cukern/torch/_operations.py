@@ -2,8 +2,8 @@
 
 Every operation is defined and described by torch.library. Kernels of elementwise operations and of `matmul` are
 registered through torch's C shim where this torch has it (`ext/torch`), so that a call of one never enters Python;
-else, or with CUKERN_TORCH_SHIM=0, they are in Python (`_fallback.py`). Reductions are in Python. Operations with a
-Python number are decomposed into those of tensors.
+else, or with CUKERN_TORCH_SHIM=0, they are in Python (`_fallback.py`). So are reductions (`_reductions.py`), whose
+lists the shim takes from torch 2.10 on. Operations with a Python number are decomposed into those of tensors.
 """
 
 from __future__ import annotations
@@ -63,20 +63,21 @@ def _define_out(name: str, parameters: str) -> None:
     torch resolves bits for all other operations, but takes what is written to for a result that is returned.
     """
     outs = _out_of(name)
-    _define(f"{outs}({parameters}, *, Tensor(a!) out) -> ()")
+    keyword = "" if "*" in parameters else "*, "
+    _define(f"{outs}({parameters}, {keyword}Tensor(a!) out) -> ()")
     call = _call_of(outs)
 
-    def resolve(*operands: Any, out: Tensor) -> None:
+    def resolve(*operands: Any, out: Tensor, **options: Any) -> None:
         resolved = [x.resolve_conj().resolve_neg() if isinstance(x, Tensor) else x for x in operands]
         if not out.is_conj() and not out.is_neg():
-            return call(*resolved, out=out)  # type: ignore[no-any-return]
+            return call(*resolved, out=out, **options)  # type: ignore[no-any-return]
         result = torch.empty(out.shape, dtype=out.dtype, device=out.device)
-        call(*resolved, out=result)
+        call(*resolved, out=result, **options)
         out.copy_(result)
         return None
 
     _implement(outs, resolve, "Conjugate", "Negative")
-    torch.library.register_fake(f"cukern::{outs}", lambda *operands, out: None, lib=library)
+    torch.library.register_fake(f"cukern::{outs}", lambda *operands, out, **options: None, lib=library)
 
 
 # --- numbers as operands ---
@@ -236,6 +237,25 @@ def _define_matmul() -> None:
     _implement("matmul", _autocast("cpu"), "AutocastCPU")
 
 
+# --- reductions ---
+
+
+def _define_reductions() -> None:
+    for row in ROWS:
+        if row.kind != "reduction":
+            continue
+        _reductions.define(row, row.name, _define, library)
+        _define_out(row.name, _reductions.parameters(row))
+        if row.name not in _gradients.REDUCTIONS:
+            _implement(row.name, torch.library.fallthrough_kernel, "Autograd")
+            continue
+        forward = _forward_of(row.name)
+        _reductions.define(row, forward, _define, library)
+        _implement(forward, torch.library.fallthrough_kernel, "Autograd")
+        kernel = _reductions.autograd_kernel(row, _call_of(row.name), _call_of(forward))
+        library.impl(row.name, kernel, "Autograd", with_keyset=True)
+
+
 # --- kernels ---
 
 
@@ -252,6 +272,16 @@ def _kernel_names() -> dict[str, str]:
     return names
 
 
+def _reduction_names() -> dict[str, str]:
+    """Return the same of reductions."""
+    names = {}
+    for name in (row.name for row in ROWS if row.kind == "reduction"):
+        names |= {name: name, _out_of(name): _out_of(name)}
+        if name in _gradients.REDUCTIONS:
+            names[_forward_of(name)] = name
+    return names
+
+
 def _python_kernels() -> dict[str, Callable[..., Any]]:
     """Return the kernels by the same names."""
     kernels: dict[str, Callable[..., Any]] = {"matmul": _fallback.matmul, "matmul.out": _fallback.matmul_out}
@@ -260,6 +290,8 @@ def _python_kernels() -> dict[str, Callable[..., Any]]:
             run, run_out = _fallback.elementwise(row)
             name = _tensors_of(row)
             kernels |= {name: run, _out_of(name): run_out}
+        elif row.kind == "reduction":
+            kernels[row.name], kernels[_out_of(row.name)] = _reductions.kernels(row)
     return kernels
 
 
@@ -267,15 +299,20 @@ def register_all() -> str | None:
     """Define and implement all operations; return why the shim is not used, or None where it is."""
     _define_rows()
     _define_matmul()
-    _reductions.define_all(_define, _implement, library)
-    if os.environ.get("CUKERN_TORCH_SHIM") == "0":
-        reason = "CUKERN_TORCH_SHIM is 0"
-    else:
-        missing = _cukern._register_torch_kernels(_kernel_names())
-        if missing is None:
-            return None
-        reason = f"torch {torch.__version__} has no {missing}"
+    _define_reductions()
+    reason = None
     kernels = _python_kernels()
-    for name, kernel in _kernel_names().items():
-        _implement(name, kernels[kernel], *_KERNEL_KEYS)
+    # Before 2.10 torch's shim has no lists, which reductions take.
+    for names, have_lists in ((_kernel_names(), False), (_reduction_names(), True)):
+        missing = None
+        if os.environ.get("CUKERN_TORCH_SHIM") == "0":
+            missing = "CUKERN_TORCH_SHIM is 0"
+        elif function := _cukern._register_torch_kernels(names, have_lists):
+            missing = f"torch {torch.__version__} has no {function}"
+        if missing is None:
+            continue
+        for name, kernel in names.items():
+            _implement(name, kernels[kernel], *_KERNEL_KEYS)
+        if not have_lists:
+            reason = missing
     return reason

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from .. import _cukern
-from . import _gradients, _types
-from ._fallback import are_plain, raise_runtime_error
-from ._types import ROWS, Row
+from . import _autograd, _gradients, _types
+from ._fallback import are_plain, begin_writing, check_out, raise_runtime_error
+from ._types import Row
 
 
-def _parameters(row: Row) -> str:
+def parameters(row: Row) -> str:
+    """Return the parameters of a schema."""
     if row.rule == "index":
         return "Tensor a, int? dim=None, bool keepdim=False"
     correction = ", *, float correction=1" if row.rule == "variance" else ""
@@ -57,28 +58,45 @@ def result_dtype(row: Row, a: Tensor) -> torch.dtype:
     return a.dtype
 
 
-def _kernel(row: Row) -> Callable[..., Tensor]:
+def kernels(row: Row) -> tuple[Callable[..., Tensor], Callable[..., None]]:
+    """Return the kernels of a row in Python: one that returns its result, and one with `out`."""
     function = getattr(_cukern, row.name)
     # torch leaves out keyword arguments that have their defaults.
     defaults = {"correction": 1.0} if row.rule == "variance" else {}
 
-    def run(a: Tensor, dim: Any = None, keepdim: bool = False, **options: Any) -> Tensor:
-        if not defaults and dim is None and not keepdim and are_plain(a):
-            return function(a)  # type: ignore[no-any-return]
+    def compute(a: Tensor, dim: Any, keepdim: bool, out: Tensor | None, options: dict[str, Any]) -> Tensor:
         dtype = result_dtype(row, a)
         dims = _dims(a, dim)
+        shape = _shape(a, dims, keepdim)
         given = a.detach() if a.requires_grad else a
         if row.rule == "summed" and _types.category(a.dtype) < 2:
             options["dtype"] = "int64"  # torch's, also of unsigned integers
-        out = torch.empty(_shape(a, dims, keepdim), dtype=dtype, device=a.device)
+        if out is not None:
+            check_out(out, shape, dtype)
+        same = out is not None and out.dtype == dtype
+        own = out if same else torch.empty(shape, dtype=dtype, device=a.device)
         axis: Any = dims if row.rule != "index" else dims[0] if dim is not None and dims else None
+        function(given, axis=axis, keepdims=keepdim, out=own, **{**defaults, **options})
+        if out is not None and not same:
+            out.copy_(own)
+        return own  # type: ignore[return-value]
+
+    def run(a: Tensor, dim: Any = None, keepdim: bool = False, **options: Any) -> Tensor:
         try:
-            function(given, axis=axis, keepdims=keepdim, out=out, **{**defaults, **options})
+            if not defaults and dim is None and not keepdim and are_plain(a):
+                return function(a)  # type: ignore[no-any-return]
+            return compute(a, dim, keepdim, None, options)
+        except (TypeError, ValueError) as error:
+            return raise_runtime_error(row.name, error)  # type: ignore[no-any-return]
+
+    def run_out(a: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor, **options: Any) -> None:
+        begin_writing(f"cukern::{row.name}", (a,), out)
+        try:
+            compute(a, dim, keepdim, out.detach() if out.requires_grad else out, options)
         except (TypeError, ValueError) as error:
             raise_runtime_error(row.name, error)
-        return out
 
-    return run
+    return run, run_out
 
 
 def _fake(row: Row) -> Callable[..., Tensor]:
@@ -88,45 +106,40 @@ def _fake(row: Row) -> Callable[..., Tensor]:
     return run
 
 
-def _setup_context(row: Row) -> Callable[..., None]:
+def _save(row: Row) -> _autograd.SaveReduced:
     formula = _gradients.REDUCTIONS[row.name]
 
-    def setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor, keyword_only_inputs: Any = None) -> None:
-        a, dim, ctx.keepdim = inputs
+    def save(ctx: Any, a: Tensor, dim: Any, keepdim: bool, options: dict[str, Any], result: Tensor) -> None:
+        ctx.keepdim = keepdim
         ctx.dims = _dims(a, dim)
         ctx.shape, ctx.dtype = a.shape, a.dtype
-        ctx.correction = (keyword_only_inputs or {}).get("correction", 1)
-        ctx.save_for_backward(a if formula.reads_operand else None, output if formula.reads_result else None)
+        ctx.correction = options.get("correction", 1)
+        ctx.save_for_backward(a if formula.reads_operand else None, result if formula.reads_result else None)
 
-    return setup
+    return save
 
 
-def _backward(row: Row) -> Callable[..., tuple[Tensor | None, ...]]:
+def _backward(row: Row) -> Callable[[Any, Tensor], Tensor]:
     formula = _gradients.REDUCTIONS[row.name].formula
 
-    def run(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def run(ctx: Any, grad: Tensor) -> Tensor:
         a, result = ctx.saved_tensors
         for d in sorted(ctx.dims) if not ctx.keepdim else ():
             grad = grad.unsqueeze(d)
             result = None if result is None else result.unsqueeze(d)
         count = math.prod(ctx.shape[d] for d in ctx.dims)
         call = _gradients.Reduced(a, ctx.shape, ctx.dims, count, ctx.correction, result, grad)
-        return formula(call).to(ctx.dtype), None, None
+        return formula(call).to(ctx.dtype)
 
     return run
 
 
-def define_all(define: Callable[[str], None], implement: Callable[..., None], library: Any) -> None:
-    """Define and implement every reduction of the table."""
-    for row in ROWS:
-        if row.kind != "reduction":
-            continue
-        define(f"{row.name}({_parameters(row)}) -> Tensor")
-        implement(row.name, _kernel(row), "CPU", "CUDA")
-        torch.library.register_fake(f"cukern::{row.name}", _fake(row), lib=library)
-        if row.name not in _gradients.REDUCTIONS:
-            implement(row.name, torch.library.fallthrough_kernel, "Autograd")
-            continue
-        torch.library.register_autograd(
-            f"cukern::{row.name}", _backward(row), setup_context=_setup_context(row), lib=library
-        )
+def define(row: Row, name: str, define_schema: Callable[[str], None], library: Any) -> None:
+    """Define the reduction of a row under a name."""
+    define_schema(f"{name}({parameters(row)}) -> Tensor")
+    torch.library.register_fake(f"cukern::{name}", _fake(row), lib=library)
+
+
+def autograd_kernel(row: Row, call: Any, forward: Any) -> Callable[..., Tensor]:
+    """Return the kernel that records a reduction: see `_autograd.kernel_of_reduction`."""
+    return _autograd.kernel_of_reduction(row.name, call, forward, _save(row), _backward(row))

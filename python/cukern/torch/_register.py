@@ -88,9 +88,7 @@ def _register_in_shim(full: str, schema: Any, kernel: Any, size_argument: bool) 
     letters = {"Tensor": "t", "int": "i", "float": "f", "bool": "b"}
     arguments = "".join("w" if _is_written(x) else letters[str(x.type)] for x in schema.arguments)
     namespace, _, name = full.partition("::")
-    return _cukern._register_torch_raw_kernel(
-        namespace, name, kernel, arguments, len(schema.returns), size_argument
-    )
+    return _cukern._register_torch_raw_kernel(namespace, name, kernel, arguments, len(schema.returns), size_argument)
 
 
 def _save_all(ctx: Any, inputs: Sequence[Any], output: Any, keyword_only_inputs: dict[str, Any] | None = None) -> None:
