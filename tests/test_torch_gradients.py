@@ -148,3 +148,16 @@ def test_gradients_of_mixed_types(torch: Any, device: str) -> None:
         torch.float64,
         [2.0] * 3,
     )
+
+
+@on_backends
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_gradients_of_many_halves(torch: Any, name: str, device: str) -> None:
+    """The number of elements is beyond float16."""
+    gradients = []
+    for function in (getattr(torch.ops.cukern, name), getattr(torch, name)):
+        x = torch.linspace(-1, 1, 70000, device=device).half().requires_grad_()
+        function(x).backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(*gradients)
+    assert gradients[0].abs().max() > 0

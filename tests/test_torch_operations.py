@@ -475,6 +475,13 @@ def test_tensors_of_the_host_with_a_gpu(torch: Any, rng: np.random.Generator, ba
             torch.testing.assert_close(own, wanted)
 
 
+def test_results_are_torchs_own_memory(torch: Any, device: str) -> None:
+    x = torch.rand(3, 4, device=device)
+    o = torch.ops.cukern
+    for result in (o.floor(x), o.add(x, x), o.less(x, x), o.sum(x), o.sum(x, [1]), o.matmul(x, x.T), o.add(x, 1j)):
+        assert result.untyped_storage().resizable()
+
+
 def test_out_of_memory(torch: Any, device: str) -> None:
     x = torch.ones(1, device=device).expand(1 << 45)
     error = torch.cuda.OutOfMemoryError if device == "cuda" else RuntimeError

@@ -293,6 +293,32 @@ def test_gradients_and_writing(torch: Any) -> None:
         call(w, 1)
 
 
+def test_a_registration_that_fails_leaves_nothing(torch: Any) -> None:
+    full = name("fails")
+    with pytest.raises((RuntimeError, ValueError)):  # torch has no gradients of what is written to
+        register(kernel("one"), full + "(Tensor x, Tensor(a!) y) -> ()", backward=lambda ctx, g: g)
+    assert "CUDA" not in torch._C._dispatch_dump(full)
+
+
+def test_tensors_by_keyword_alone(torch: Any) -> None:
+    call = register(kernel("one"), name("keyword") + "(float s, *, Tensor x) -> Tensor")
+    assert call(1.0, x=torch.empty(3, 4, device="meta")).shape == (3, 4)
+
+
+@on_gpu
+def test_pinned_and_empty_tensors(torch: Any) -> None:
+    call = register(
+        kernel("saxpy<float>"), name("pinned") + "(float a, Tensor x, Tensor y) -> Tensor", size_argument=True
+    )
+    x, y = torch.rand(100, device="cuda"), torch.rand(100).pin_memory()
+    torch.testing.assert_close(call(2.0, x, y).cpu(), 2 * x.cpu() + y)
+    with pytest.raises((RuntimeError, TypeError), match="pageable"):
+        call(2.0, x, torch.rand(100))
+    write = register(kernel("add_to<float>"), name("empty") + "(Tensor(a!) x, int times) -> ()", size_argument=True)
+    for shape in ((3, 0), (0, 3), (0,)):
+        write(torch.empty(shape, device="cuda"), 1)
+
+
 def test_more_than_there_are_functions_for(torch: Any) -> None:
     """The shim calls 256 kernels at most; those beyond are called by Python."""
     script = """

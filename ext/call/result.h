@@ -42,6 +42,7 @@ public:
                  int num_operands, Overlap overlap, ReadContext &reading) noexcept;
 
     const TensorView &view() const noexcept { return operand_.view(); }
+    bool is_on_device() const noexcept { return execution_.on_device; }
 
     // Decides whether a call on the host's memory runs there.
     template <typename Call>

@@ -39,6 +39,19 @@ struct ProductOptions {
 PyObject *run_matmul(PyObject *module, const char *function, const ProductOptions &options, PyObject *first,
                      PyObject *second, PyObject *out, PyObject *given_stream) noexcept;
 
+// A product with its epilogue in one kernel: gelu(alpha * first @ second + beta * c + bias). `c`, `bias` and `out`
+// may be null. None where that is not possible: nothing has been done then.
+struct FusedEpilogue {
+    double alpha = 1;
+    double beta = 1;
+    PyObject *c = nullptr;
+    PyObject *bias = nullptr;
+    bool gelu = false;
+};
+PyObject *run_fused_product(PyObject *module, const char *function, const ProductOptions &options,
+                            const FusedEpilogue &epilogue, PyObject *first, PyObject *second, PyObject *out,
+                            PyObject *given_stream) noexcept;
+
 }  // namespace cukern::py
 
 // The parameters that docstrings begin with and calls are parsed by; `first` is the array, `rule` the row's.

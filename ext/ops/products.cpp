@@ -1,11 +1,14 @@
 // matmul, matmul_tiled and matmul_cublas: products, and what may be done with them.
 //
-// Idea: a product with factors, another summand, a bias or an activation is a product, of 16-bit floats as
-// float32, and elementwise operations on it, which is rounded to the result's type at the end. Calls without these
-// go to `run_matmul` at once.
+// Idea: a product with factors, another summand, a bias or an activation is one kernel of cuBLASLt where that has
+// it (fused_products.cpp). Else it is a product, of 16-bit floats as float32, and elementwise operations on it,
+// which is rounded to the result's type at the end. Calls without these go to `run_matmul` at once.
 #include "base/python.h"
 
+#include <cfloat>
+#include <cmath>
 #include <cstring>
+#include <initializer_list>
 
 #include "base/errors.h"
 #include "base/methods.h"
@@ -139,6 +142,34 @@ private:
     PyRef product_;
 };
 
+// A factor of a real product as a double; 1 where there is none. False with an exception: an int beyond all
+// doubles.
+bool factor_of(PyObject *number, double *factor) noexcept {
+    *factor = number != nullptr ? PyFloat_AsDouble(number) : 1;
+    return *factor != -1 || PyErr_Occurred() == nullptr;
+}
+
+// The result, of one kernel; None where that is not possible.
+PyRef try_fused(PyObject *module, const char *function, const ProductOptions &options, const Epilogue &epilogue,
+                ElementType type, bool ignores_c, PyObject *first, PyObject *second, PyObject *out,
+                PyObject *stream) noexcept {
+    if (!is_floating(type) || size_of(type) > 4) return PyRef::borrow(Py_None);
+    FusedEpilogue fused;
+    fused.bias = epilogue.bias;
+    fused.gelu = epilogue.activation == Activation::gelu;
+    if (!ignores_c) fused.c = epilogue.c;
+    if (!factor_of(epilogue.alpha, &fused.alpha) || !factor_of(epilogue.beta, &fused.beta)) return {};
+    for (const double factor : {fused.alpha, fused.beta})  // which the sums' type, float32, has to hold
+        if (std::fabs(factor) > FLT_MAX && std::isfinite(factor)) return PyRef::borrow(Py_None);
+    PyRef result = PyRef::steal(run_fused_product(module, function, options, fused, first, second, out, stream));
+    if (!result || Py_IsNone(result.get()) != 0 || epilogue.activation != Activation::relu) return result;
+    // cuBLASLt's relu makes 0 of NaN.
+    const PyRef zero = PyRef::steal(PyLong_FromLong(0));
+    if (!zero) return {};
+    return PyRef::steal(
+        run_elementwise(state_of(module), Op::maximum, result.get(), zero.get(), result.get(), stream));
+}
+
 PyObject *run_with_epilogue(PyObject *module, const char *function, ProductOptions options,
                             const Epilogue &epilogue, PyObject *first, PyObject *second, PyObject *out,
                             PyObject *stream) noexcept {
@@ -166,12 +197,14 @@ PyObject *run_with_epilogue(PyObject *module, const char *function, ProductOptio
         !check_addend(state, function, "bias", epilogue.bias, type, columns))
         return nullptr;
 
+    bool ignores_c = epilogue.c == nullptr;
+    if (epilogue.beta != nullptr && !is_zero(epilogue.beta, &ignores_c)) return nullptr;
+    PyRef fused = try_fused(module, function, options, epilogue, type, ignores_c, first, second, out, stream);
+    if (!fused || Py_IsNone(fused.get()) == 0) return fused.release();
     options.keeps_sums = true;
     PyRef product = PyRef::steal(run_matmul(module, function, options, first, second, nullptr, stream));
     if (!product) return nullptr;
     Steps steps(state, stream, std::move(product));
-    bool ignores_c = epilogue.c == nullptr;
-    if (epilogue.beta != nullptr && !is_zero(epilogue.beta, &ignores_c)) return nullptr;
     if (epilogue.alpha != nullptr && !steps.apply(Op::multiply, epilogue.alpha)) return nullptr;
     const bool is_short = is_floating(type) && size_of(type) == 2;
     const ElementType sum = is_short ? ElementType::float32 : type;

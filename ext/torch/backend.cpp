@@ -17,8 +17,11 @@ std::atomic<bool> g_cublas_sought{false};
 
 Status fail_with_exception() noexcept {
     CaughtError error;
+    const bool is_interrupt = error.is(PyExc_KeyboardInterrupt);
+    const Status status = error.is(PyExc_MemoryError) ? CUKERN_OUT_OF_MEMORY : CUKERN_NO_BACKEND;
     const char *text = error.text();
-    return fail(CUKERN_NO_BACKEND, "%s", text != nullptr ? text : "the back-end cannot be chosen");
+    if (is_interrupt) PyErr_SetInterrupt();  // raised again once Python runs
+    return fail(status, "%s", text != nullptr && text[0] != '\0' ? text : is_interrupt ? "interrupted" : "failed");
 }
 
 void set_torch_module(PyObject *module) noexcept {

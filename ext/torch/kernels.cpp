@@ -1,12 +1,17 @@
 #include "torch/kernels.h"
 
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
 namespace cukern::py {
 
+std::string full_name(const char *operation) {
+    return std::strstr(operation, "::") != nullptr ? operation : std::string("cukern::") + operation;
+}
+
 void throw_torch_error(const char *operation) {
-    throw std::runtime_error(std::string("cukern::") + operation + ": " + last_error().message);
+    throw std::runtime_error(full_name(operation) + ": " + last_error().message);
 }
 
 void begin_writing(const char *operation, const TensorHandle *tensors, int count) {
@@ -14,7 +19,7 @@ void begin_writing(const char *operation, const TensorHandle *tensors, int count
     for (int i = 0; torch.is_recording() && i < count; ++i)
         if (tensor_requires_grad(torch, tensors[i]))
             throw std::runtime_error(
-                std::string("cukern::") + operation +
+                full_name(operation) +
                 ": writing to a tensor records no gradient, and a tensor requires one; call it in "
                 "torch.no_grad()");
     torch.bump_version(tensors[count - 1]);

@@ -1,6 +1,8 @@
 // The kernels of torch.ops.cukern that are registered through torch's C shim.
 #pragma once
 
+#include <string>
+
 #include "torch/tensors.h"
 
 #include "cukern/status.h"
@@ -16,6 +18,9 @@ struct TorchKernelRow {
 extern const TorchKernelRow kTorchElementwise[];
 extern const TorchKernelRow kTorchProducts[];
 extern const TorchKernelRow kTorchReductions[];  // they need list_functions()
+
+// "cukern::add" of "add"; a name with a namespace as it is.
+std::string full_name(const char *operation);
 
 // The thread's last failure as the exception that torch makes a RuntimeError.
 [[noreturn]] void throw_torch_error(const char *operation);

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <utility>
 
 #include "base/methods.h"
@@ -23,6 +24,7 @@
 #include "torch/kernels.h"
 #include "torch/raw_kernels.h"
 
+#include "cukern/memory.h"
 #include "cukern/operations.h"
 
 namespace cukern::py {
@@ -43,11 +45,10 @@ struct OnDevice {
 
 // An operation that launches a RawKernel.
 struct Registered {
-    char name[160];           // for messages
-    RawKernelObject *kernel;  // owned
-    LaunchShape shape;        // with `chooses_grid` without one
-    bool chooses_grid;        // as many threads as elements
-    bool unchecked;
+    char name[160];                      // for messages
+    RawKernelObject *kernel;             // owned
+    LaunchShape shape;                   // with `chooses_grid` without one
+    bool chooses_grid;                   // as many threads as elements
     bool has_size;                       // the kernel's last parameter is the number of elements
     char arguments[kMostArguments + 1];  // a letter each: see _register_torch_raw_kernel
     int num_results;
@@ -106,7 +107,7 @@ Status find_on_device(Registered &own, int device, const OnDevice **found) noexc
 // The parameters' values, as they are launched.
 class Parameters {
 public:
-    Parameters(const Registered &own, const UserKernel &kernel) noexcept : own_(own), kernel_(kernel) {}
+    explicit Parameters(const UserKernel &kernel) noexcept : kernel_(kernel) {}
 
     Status check_count(int count) const noexcept {
         if (count == kernel_.num_parameters() && kernel_.parameter_bytes() <= kMostBytes) return CUKERN_OK;
@@ -121,7 +122,7 @@ public:
         char got[64];
         std::snprintf(got, sizeof got, "a tensor of %s", name_of(tensor.view.type));
         if (parameter.size != sizeof(void *)) return refuse(parameter, got, "other arguments");
-        if (!own_.unchecked && type.kind != Kind::unknown) {
+        if (type.kind != Kind::unknown) {
             if (type.kind != Kind::pointer) return refuse(parameter, got, "a value");
             if ((type.elements & bit_of(tensor.view.type)) == 0) {
                 char takes[160] = "a tensor of ";
@@ -145,7 +146,7 @@ public:
                    (kind != 'b' || to[0] <= 1);
         } else if (type.kind == Kind::number) {
             fits = store_number(type.element, static_cast<double>(number), 0, to);
-        } else if (is_any(type) && (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8)) {
+        } else if (type.kind == Kind::unknown && (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8)) {
             fits = store_integer(number, bytes, true, true, to);
         } else {
             return refuse(parameter, "an int", "no number");
@@ -161,11 +162,12 @@ public:
         const KernelParameter &parameter = next();
         const ParameterType &type = parameter.type;
         ElementType element = type.element;
+        const bool is_whole = type.kind == Kind::number && (kind_of(element) == 'b' || is_integer(element));
         if (type.kind != Kind::number) {
-            if (!is_any(type) || (parameter.size != 4 && parameter.size != 8))
+            if (type.kind != Kind::unknown || (parameter.size != 4 && parameter.size != 8))
                 return refuse(parameter, "a float", "no float");
             element = type_of('f', static_cast<int>(parameter.size));
-        } else if (kind_of(element) == 'b' || is_integer(element)) {
+        } else if (is_whole) {
             return refuse(parameter, "a float", "an int");
         }
         if (store_number(element, number, 0, bytes_ + parameter.offset)) return CUKERN_OK;
@@ -178,16 +180,12 @@ public:
 private:
     const KernelParameter &next() noexcept { return kernel_.parameter(num_added_++); }
 
-    // Whether nothing, or nothing that counts, tells what a parameter is.
-    bool is_any(const ParameterType &type) const noexcept { return own_.unchecked || type.kind == Kind::unknown; }
-
     Status refuse(const KernelParameter &parameter, const char *got, const char *takes) const noexcept {
         return fail(CUKERN_INVALID_ARGUMENT,
                     "argument %d of %d is %s; the kernel's parameter is %s, which takes %s", num_added_,
                     kernel_.num_parameters(), got, ParameterText(parameter).text, takes);
     }
 
-    const Registered &own_;
     const UserKernel &kernel_;
     int num_added_ = 0;
     alignas(16) unsigned char bytes_[kMostBytes];
@@ -236,7 +234,7 @@ public:
         CUKERN_TRY(torch_execution(place_, backend, &where_));
         const OnDevice *loaded = nullptr;
         CUKERN_TRY(find_on_device(own_, place_.device, &loaded));
-        Parameters parameters(own_, *loaded->kernel);
+        Parameters parameters(*loaded->kernel);
         const int num_arguments = static_cast<int>(std::strlen(own_.arguments));
         CUKERN_TRY(parameters.check_count(num_arguments + own_.num_results + (own_.has_size ? 1 : 0)));
         for (int i = 0; i < num_arguments; ++i) CUKERN_TRY(add_argument(i, parameters));
@@ -265,6 +263,8 @@ private:
         }
         TorchTensor tensor;
         CUKERN_TRY(read(first, &tensor));
+        if (!tensor.on_gpu)
+            return fail(CUKERN_INVALID_ARGUMENT, "argument %d, the first tensor, is not on a GPU", first + 1);
         place_ = {tensor.on_gpu, tensor.device};
         type_ = tensor.view.type;
         if (own_.num_results == 0) CUKERN_TRY(read(first_written, &tensor));
@@ -292,15 +292,26 @@ private:
         if (kind == 'i') return parameters.add_int(static_cast<std::int64_t>(stack_[i]));
         TorchTensor tensor;
         CUKERN_TRY(read(i, &tensor));
-        if (tensor.on_gpu != place_.on_gpu || tensor.device != place_.device)
-            return fail(CUKERN_INVALID_ARGUMENT, "argument %d is on another device than the first tensor", i + 1);
-        if (!is_packed(tensor.view)) {
-            if (kind == 'w')
+        CUKERN_TRY(check_place(i, tensor));
+        if (count_of(tensor.view) > 0 && !is_packed(tensor.view)) {
+            if (kind == 'w' || !tensor.on_gpu)
                 return fail(CUKERN_INVALID_ARGUMENT,
-                            "argument %d is written to and not contiguous; the kernel needs it so", i + 1);
+                            "argument %d is %s and not contiguous; the kernel needs it so", i + 1,
+                            kind == 'w' ? "written to" : "on the host");
             CUKERN_TRY(pack(&tensor));
         }
         return parameters.add_tensor(tensor);
+    }
+
+    // A tensor on the GPU of the call, or one that it reaches: in pinned memory.
+    Status check_place(int i, const TorchTensor &tensor) const noexcept {
+        if (tensor.on_gpu && tensor.device == place_.device) return CUKERN_OK;
+        PointerInfo where;
+        if (!tensor.on_gpu) CUKERN_TRY(pointer_info(tensor.view.data, &where));
+        if (where.known && on_host(where.kind)) return CUKERN_OK;
+        return fail(CUKERN_INVALID_ARGUMENT, "argument %d is %s; the first tensor is on device %d", i + 1,
+                    tensor.on_gpu ? "on another device" : "in pageable host memory, which a kernel does not reach",
+                    place_.device);
     }
 
     Status make(TorchTensor *tensor, TensorList *list) const {
@@ -356,12 +367,19 @@ private:
     TensorView sized_;  // packed: of the results, or of what is written to
 };
 
-template <std::size_t at>
-void kernel(StackValue *stack, std::uint64_t, std::uint64_t) {
+void launch_registered(std::size_t at, StackValue *stack, std::uint64_t num_arguments, std::uint64_t num_results) {
+    if (g_registered[at] == nullptr || num_arguments != std::strlen(g_registered[at]->arguments) ||
+        num_results != static_cast<std::uint64_t>(g_registered[at]->num_results))
+        throw std::runtime_error("a kernel is called by another schema than it was registered with");
     Registered &own = *g_registered[at];
     Call call(own, stack);
     call.begin_writing_all();
     if (call.run() != CUKERN_OK) throw_torch_error(own.name);
+}
+
+template <std::size_t at>
+void kernel(StackValue *stack, std::uint64_t num_arguments, std::uint64_t num_results) {
+    launch_registered(at, stack, num_arguments, num_results);
 }
 
 template <std::size_t... at>
@@ -380,7 +398,6 @@ bool read_launch(const ModuleState &state, PyObject *kernel, Registered *own) no
         const LaunchRequest &request = launcher_request(kernel, &raw);
         if (request.stream != nullptr || request.threads >= 0) return false;
         own->shape = request.shape;
-        own->unchecked = request.unchecked;
     } else {
         own->chooses_grid = true;
     }
@@ -415,8 +432,10 @@ PyObject *register_raw_kernel(PyObject *module, PyObject *args) {
     const Shim &torch = shim();
     g_registered[g_num_registered] = own.get();
     if (torch.library_init_impl(library, "CUDA", "ext/torch/raw_kernels.cpp", __LINE__, &handle) != 0 ||
-        torch.library_impl(handle, name, kKernels[static_cast<std::size_t>(g_num_registered)]) != 0)
+        torch.library_impl(handle, name, kKernels[static_cast<std::size_t>(g_num_registered)]) != 0) {
+        g_registered[g_num_registered] = nullptr;
         return PyErr_Format(PyExc_RuntimeError, "register: torch does not register %s", own->name);
+    }
     Py_INCREF(reinterpret_cast<PyObject *>(own->kernel));
     own.release();
     ++g_num_registered;

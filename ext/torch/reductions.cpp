@@ -63,9 +63,8 @@ void check_range(const char *operation, const GivenDims &given, int ndim) {
     const int most = ndim > 0 ? ndim : 1;
     for (std::uint64_t i = 0; !given.all && i < given.count && i < kMaxDims; ++i)
         if (given.dims[i] < -most || given.dims[i] >= most)
-            throw std::out_of_range(std::string("cukern::") + operation + ": dimension " +
-                                    std::to_string(given.dims[i]) + " is out of range for a tensor of " +
-                                    std::to_string(ndim) + " dimensions");
+            throw std::out_of_range(full_name(operation) + ": dimension " + std::to_string(given.dims[i]) +
+                                    " is out of range for a tensor of " + std::to_string(ndim) + " dimensions");
 }
 
 Status mark_reduced(const GivenDims &given, int ndim, bool *reduced) noexcept {
@@ -155,15 +154,14 @@ Status run(Op op, const TorchTensor &a, const Options &options, TorchTensor *out
     return CUKERN_OK;
 }
 
-template <Op op, bool has_out>
-void kernel(StackValue *stack, std::uint64_t, std::uint64_t) {
-    constexpr bool kHasCorrection = info(op).rule == ResultRule::variance;
-    const StackValue handles[] = {stack[0], has_out ? stack[kHasCorrection ? 4 : 3] : 0};
+void call(Op op, bool has_out, StackValue *stack) {
+    const bool has_correction = info(op).rule == ResultRule::variance;
+    const StackValue handles[] = {stack[0], has_out ? stack[has_correction ? 4 : 3] : 0};
     const GivenTensors given(handles, has_out ? 2 : 1);
     Options options;
     options.dims = info(op).rule == ResultRule::index ? take_dim(stack[1]) : take_dims(stack[1]);
     options.keepdim = (stack[2] & 1) != 0;
-    if (kHasCorrection) std::memcpy(&options.correction, &stack[3], sizeof options.correction);
+    if (has_correction) std::memcpy(&options.correction, &stack[3], sizeof options.correction);
     TorchTensor a;
     TorchTensor out;
     Status status = read_tensor(given[0], "a", &a);
@@ -176,6 +174,11 @@ void kernel(StackValue *stack, std::uint64_t, std::uint64_t) {
         status = run(op, a, options, has_out ? &out : nullptr, stack);
     }
     if (status != CUKERN_OK) throw_torch_error(info(op).name);
+}
+
+template <Op op, bool has_out>
+void kernel(StackValue *stack, std::uint64_t, std::uint64_t) {
+    call(op, has_out, stack);
 }
 
 }  // namespace

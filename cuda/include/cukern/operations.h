@@ -74,18 +74,32 @@ Status scan(const ScanCall &call, const Execution &where) noexcept;
 
 enum class MatmulAlgorithm : std::int8_t { automatic, tiled, cublas };
 
+// What a product ends with, where it is one kernel: out = gelu(alpha * a @ b + beta * c + bias).
+struct ProductEpilogue {
+    double alpha = 1;
+    double beta = 1;
+    const TensorView *c = nullptr;     // null: none; of out's shape, and may be exactly out
+    const TensorView *bias = nullptr;  // null: none; of the columns of out
+    bool gelu = false;                 // in the form with tanh; false: not applied
+};
+
 // out = the products of the matrices that the last two dimensions of both inputs are, computed in `compute`, a
 // product_type. The dimensions before them are of out's shape, with strides of 0 where an input repeats.
 struct MatmulCall : CallArrays {
     MatmulAlgorithm algorithm = MatmulAlgorithm::automatic;
     ElementType compute = ElementType::float32;
-    bool allows_tf32 = false;  // float32 by the tensor cores, which keep 11 bits of an operand
+    bool allows_tf32 = false;                   // float32 by the tensor cores, which keep 11 bits of an operand
+    const ProductEpilogue *epilogue = nullptr;  // null: none; see fuses_epilogue
 };
 
+// CUKERN_NOT_SUPPORTED, before anything is written, where cuBLASLt has no kernel for the epilogue.
 Status matmul(const MatmulCall &call, const Execution &where) noexcept;
 
 // Whether `automatic` would use cuBLAS for this product, so that it is worth being opened.
 bool prefers_cublas(const MatmulCall &call) noexcept;
+
+// Whether a product of arrays in a GPU's memory may be given its epilogue.
+bool fuses_epilogue(const MatmulCall &call) noexcept;
 
 // Opens cuBLAS from a path, or by its usual names where path is null. Only the first success counts.
 Status open_cublas(const char *path) noexcept;

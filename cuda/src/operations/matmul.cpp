@@ -140,6 +140,7 @@ public:
 
     Status run() noexcept {
         const TensorView &out = *call_.out;
+        if (call_.epilogue != nullptr) return run_with_epilogue(*call_.epilogue);
         choose_algorithm();
         if (depth_of(call_) == 0) return copy(zero(), out);
         TensorView a;
@@ -276,6 +277,51 @@ private:
         }
     }
 
+    // By cuBLASLt: see fuses_epilogue.
+    Status run_with_epilogue(const ProductEpilogue &asked) noexcept {
+        by_library_ = by_cublas_ = true;
+        compute_ = call_.compute;
+        TensorView x;
+        TensorView y;
+        CUKERN_TRY(prepare(*call_.inputs[0], a_block_, &x));
+        CUKERN_TRY(prepare(*call_.inputs[1], b_block_, &y));
+        Matrix a;
+        Matrix b;
+        Matrix out;
+        Matrix c;
+        as_matrix(x, &a);
+        as_matrix(y, &b);
+        as_matrix(*call_.out, &out);
+        MatmulEpilogue epilogue;
+        epilogue.alpha = asked.alpha;
+        epilogue.gelu = asked.gelu;
+        if (asked.bias != nullptr) epilogue.bias = asked.bias->data;
+        if (asked.c != nullptr) {
+            as_matrix(*asked.c, &c);
+            epilogue.beta = asked.beta;
+            epilogue.c = c.data;
+            epilogue.ldc = c.ld;
+        }
+        MatmulLaunch p{};
+        p.type = p.result = compute_;
+        p.allows_tf32 = call_.allows_tf32;
+        p.m = rows_of(call_);
+        p.k = depth_of(call_);
+        p.n = columns_of(call_);
+        p.a = a.data;
+        p.lda = a.ld;
+        p.a_transposed = a.transposed;
+        p.b = b.data;
+        p.ldb = b.ld;
+        p.b_transposed = b.transposed;
+        p.c = out.data;
+        p.ldc = out.ld;
+        p.batch = 1;
+        p.epilogue = &epilogue;
+        CUKERN_TRY(prepare_workspace(&p));
+        return launch(p);
+    }
+
     // A graph has a workspace of its own.
     Status prepare_workspace(MatmulLaunch *p) noexcept {
         if (!by_library_) {
@@ -380,6 +426,29 @@ bool prefers_cublas(const MatmulCall &call) noexcept {
     Context *active = nullptr;
     return is_for_library(call, Backend::cuda) && context(&active) == CUKERN_OK &&
            active->runtime.backend() == Backend::cuda;
+}
+
+// cuBLASLt adds a bias to each row of what it takes for columns: out has to be row-major, of one matrix, and all
+// that is added of its type. Results of 16 bits are rounded once by its kernels for rows of whole vectors and one
+// addend; others were seen to round in between.
+bool fuses_epilogue(const MatmulCall &call) noexcept {
+    const ProductEpilogue &epilogue = *call.epilogue;
+    const TensorView &out = *call.out;
+    const auto is_row_major = [&](const TensorView &view) {
+        Matrix matrix;
+        return view.type == out.type && as_matrix(view, &matrix) && !matrix.transposed;
+    };
+    if (!is_floating(out.type) || size_of(out.type) > 4 || call.compute != out.type || out.ndim != 2 ||
+        count_of(out) == 0 || depth_of(call) == 0 || call.algorithm == MatmulAlgorithm::tiled ||
+        !is_row_major(out))
+        return false;
+    constexpr std::int64_t kVector = 8;  // elements of 16 bits
+    if (is_short(out.type) &&
+        (columns_of(call) % kVector != 0 || (epilogue.c != nullptr && epilogue.bias != nullptr)))
+        return false;
+    if (epilogue.c != nullptr && !is_row_major(*epilogue.c)) return false;
+    const TensorView *const bias = epilogue.bias;
+    return bias == nullptr || (bias->type == out.type && is_packed(*bias));
 }
 
 // 16-bit floats are multiplied in float32 where no library takes them as they are.

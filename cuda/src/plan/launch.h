@@ -111,6 +111,16 @@ constexpr bool scans_in(ElementType type) {
 
 // out (m, n), row-major with leading dimension ldc >= n, = a (m, k) @ b (k, n). An operand that is not
 // transposed is row-major with a leading dimension of at least its row length; a transposed one column-major.
+// What a product by cuBLAS ends with, rounded once: c = gelu(alpha * a @ b + beta * c + bias).
+struct MatmulEpilogue {
+    double alpha = 1;
+    double beta = 0;
+    const void *c = nullptr;  // null: none; row-major, as the result is, which it may be
+    std::int64_t ldc = 0;
+    const void *bias = nullptr;  // of each column; null: none
+    bool gelu = false;           // in the form with tanh
+};
+
 struct MatmulLaunch {
     ElementType type;
     ElementType result;  // that of c: `type`, or float32 for a library's products of 16-bit floats
@@ -127,8 +137,9 @@ struct MatmulLaunch {
     std::int64_t batch;  // products, from each to the next so many elements
     std::int64_t batch_a, batch_b, batch_c;
     void *workspace;  // of a product by cuBLAS in a capture, of kCublasWorkspaceBytes; null: the stream's own
-    void *scratch = nullptr;    // of a product by a kernel of our own, which says how much it takes
-    bool c_transposed = false;  // column-major; only for kernels of our own
+    void *scratch = nullptr;                   // of a product by a kernel of our own, which says how much it takes
+    bool c_transposed = false;                 // column-major; only for kernels of our own
+    const MatmulEpilogue *epilogue = nullptr;  // only for cuBLAS, and one product
 };
 
 // Hopper's kernels ask for 32 MiB; cuBLAS's own default is the same.

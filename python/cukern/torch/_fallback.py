@@ -14,6 +14,7 @@ from torch import Tensor
 from .. import _cukern
 from . import _types
 
+_ERRORS = (TypeError, ValueError, OverflowError)
 _FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 _are_plain = _cukern._are_plain
 _increment_version = torch.autograd.graph.increment_version
@@ -105,7 +106,7 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
             function(*converted, out=own)
             if not same:
                 out.copy_(own)
-        except (TypeError, ValueError, OverflowError) as error:
+        except _ERRORS as error:
             return raise_runtime_error(row.name, error)
         return out
 
@@ -116,14 +117,31 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
         begin_writing(name, tensors, out)
         compute(tensors, _detached(out))
 
-    # A function for each number of operands: a loop over them takes longer than all the rest.
+    # A function for each number of operands: a loop over them takes longer than all the rest. The functions could
+    # make the result, too, but of memory that torch does not know as its own (`resize_`, `record_stream`).
+    changed: dict[str, Any] = {"memory_format": torch.contiguous_format}
+    if row.returns_bool:
+        changed["dtype"] = torch.bool
+
     def of_one(a: Tensor) -> Tensor:
-        return function(a) if _are_plain(a) or are_plain(a) else compute((a,), None)  # type: ignore[no-any-return]
+        if not (_are_plain(a) or are_plain(a)):
+            return compute((a,), None)
+        out = torch.empty_like(a, **changed)
+        try:
+            function(a, out=out)
+        except _ERRORS as error:
+            raise_runtime_error(row.name, error)
+        return out
 
     def of_two(a: Tensor, b: Tensor) -> Tensor:
-        if _are_plain(a, b) or are_plain(a, b):
-            return function(a, b)  # type: ignore[no-any-return]
-        return compute((a, b), None)
+        if not (_are_plain(a, b) or are_plain(a, b)):
+            return compute((a, b), None)
+        out = torch.empty_like(a, **changed)
+        try:
+            function(a, b, out=out)
+        except _ERRORS as error:
+            raise_runtime_error(row.name, error)
+        return out
 
     def two_out(a: Tensor, b: Tensor, *, out: Tensor) -> None:
         if not (_are_plain(a, b, out) or are_plain(a, b, out)):
@@ -131,7 +149,7 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
         _count_version(name, out)
         try:
             function(a, b, out=out)
-        except ValueError as error:
+        except _ERRORS as error:
             raise_runtime_error(row.name, error)
 
     if row.types in ("bits", "integers") or row.kind not in ("unary", "binary"):

@@ -240,8 +240,8 @@ def _prod(call: Reduced) -> Tensor:
 
 def _spread(call: Reduced) -> Tensor:
     """Return the distances from the mean over what the variance is divided by; NaN where that is 0."""
-    divisor = torch.full_like(call.grad, call.count - call.correction)
-    return (call.a - call.a.mean(call.dims, keepdim=True)) / divisor
+    # As a number: in float16 it may be infinite.
+    return (call.a - call.a.mean(call.dims, keepdim=True)) / (call.count - call.correction)
 
 
 def _std(call: Reduced) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import _cukern
 from . import _autograd, _gradients, _types
-from ._fallback import are_plain, begin_writing, check_out, raise_runtime_error
+from ._fallback import begin_writing, check_out, raise_runtime_error
 from ._types import Row
 
 
@@ -83,8 +83,6 @@ def kernels(row: Row) -> tuple[Callable[..., Tensor], Callable[..., None]]:
 
     def run(a: Tensor, dim: Any = None, keepdim: bool = False, **options: Any) -> Tensor:
         try:
-            if not defaults and dim is None and not keepdim and are_plain(a):
-                return function(a)  # type: ignore[no-any-return]
             return compute(a, dim, keepdim, None, options)
         except (TypeError, ValueError) as error:
             return raise_runtime_error(row.name, error)  # type: ignore[no-any-return]

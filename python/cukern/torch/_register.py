@@ -42,8 +42,9 @@ def _is_written(argument: Any) -> bool:
 def _make_like_first(schema: Any) -> Callable[..., Any]:
     """Return the fake kernel of results that are like the first tensor, packed."""
 
-    def fake(*values: Any, **_: Any) -> Any:
-        first = next(x for x in values if isinstance(x, Tensor))
+    def fake(*values: Any, **keywords: Any) -> Any:
+        named = (keywords.get(x.name) for x in schema.arguments[len(values) :])
+        first = next(x for x in (*values, *named) if isinstance(x, Tensor))
         made = tuple(torch.empty(first.shape, dtype=first.dtype, device=first.device) for _ in schema.returns)
         return made if len(made) > 1 else made[0] if made else None
 
@@ -153,12 +154,13 @@ def register(
     make = fake if fake is not None else _make_like_first(parsed)
     library = torch.library.Library(namespace, "FRAGMENT")
     library.define(schema.partition("::")[2], tags=(torch.Tag.pt2_compliant_tag,))
-    if fake is not None or not _register_in_shim(full, parsed, kernel, size_argument):
-        library.impl(full.partition("::")[2], _kernel(parsed.name, parsed, kernel, make, size_argument), "CUDA")
     torch.library.register_fake(full, make, lib=library)
     if backward is not None:
         torch.library.register_autograd(
             full, backward, setup_context=setup_context if setup_context is not None else _save_all, lib=library
         )
+    # At the end: what the shim registers stays, whatever else fails.
+    if fake is not None or not _register_in_shim(full, parsed, kernel, size_argument):
+        library.impl(full.partition("::")[2], _kernel(parsed.name, parsed, kernel, make, size_argument), "CUDA")
     _libraries.append(library)
     return getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")

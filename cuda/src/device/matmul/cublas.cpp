@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "device/check.h"
+#include "device/matmul/cublaslt.h"
 #include "device/outside_captures.h"
 #include "runtime/fork_mutex.h"
 #include "runtime/shared_library.h"
@@ -18,12 +19,13 @@
 namespace cukern {
 namespace {
 
-// The part of cuBLAS's C ABI that is used, from its documentation (cuBLAS 12 and 13).
-using Handle = void *;
-using CublasStatus = int;
-constexpr CublasStatus kSuccess = 0;
-constexpr int kNoTranspose = 0;
-constexpr int kTranspose = 1;
+using cuda::CublasStatus;
+using cuda::gemm_type;
+using cuda::GemmType;
+using cuda::kNoTranspose;
+using cuda::kTranspose;
+using Handle = cuda::CublasHandle;
+constexpr CublasStatus kSuccess = cuda::kCublasSuccess;
 
 template <typename T>
 using Gemm = CublasStatus (*)(Handle, int, int, std::int64_t, std::int64_t, std::int64_t, const T *, const T *,
@@ -48,27 +50,8 @@ struct Library {
     CublasStatus (*set_math_mode)(Handle, int);
 };
 
-// How cuBLAS calls an element type, what it computes in then, and of which type the factors are.
-struct GemmType {
-    int data;
-    int compute;
-};
-constexpr int kCompute32 = 68;
-constexpr int kCompute64 = 70;
-constexpr int kComputeTf32 = 77;
 constexpr int kDefaultAlgorithm = -1;
 constexpr int kNoShortSums = 16;  // a math mode: sums of 16-bit products stay in float32, however k is split
-
-GemmType gemm_type(ElementType type) noexcept {
-    switch (type) {
-        case ElementType::float16: return {2, kCompute32};
-        case ElementType::bfloat16: return {14, kCompute32};
-        case ElementType::complex64: return {4, kCompute32};
-        case ElementType::complex128: return {5, kCompute64};
-        case ElementType::float64: return {1, kCompute64};
-        default: return {0, kCompute32};
-    }
-}
 
 constexpr std::size_t kMostHandles = 16;  // the least recently used one makes room
 constexpr std::uint64_t kCaptured =
@@ -137,8 +120,7 @@ bool try_open(State &s, const char *name) noexcept {
 
 // cuBLAS has a CUDA runtime of its own: what went wrong there is known by its status alone.
 Status cublas_failed(const Library &library, CublasStatus status, const char *api) noexcept {
-    constexpr CublasStatus kAllocationFailed = 3;
-    return fail_cuda(status == kAllocationFailed ? CUKERN_OUT_OF_MEMORY : CUKERN_CUDA_ERROR, status,
+    return fail_cuda(status == cuda::kCublasAllocationFailed ? CUKERN_OUT_OF_MEMORY : CUKERN_CUDA_ERROR, status,
                      library.status_name(status), api, library.status_text(status));
 }
 
@@ -201,14 +183,14 @@ CublasStatus gemm_batched(const Library &library, Handle handle, const MatmulLau
     const GemmType type = gemm_type(p.type);
     const double wide[] = {1, 0, 0, 0};  // one and zero, real or complex
     const float narrow[] = {1, 0, 0, 0};
-    const bool is_wide = type.compute == kCompute64;
+    const bool is_wide = type.compute == cuda::kCompute64;
     const void *const one = is_wide ? static_cast<const void *>(wide) : narrow;
     const void *const zero = is_wide ? static_cast<const void *>(wide + 2) : narrow + 2;
     return library.gemm_batched(
         handle, p.b_transposed ? kTranspose : kNoTranspose, p.a_transposed ? kTranspose : kNoTranspose, p.n, p.m,
         p.k, one, p.b, type.data, p.ldb, p.batch_b, p.a, type.data, p.lda, p.batch_a, zero, p.c,
         gemm_type(p.result).data, p.ldc, p.batch_c, p.batch,
-        p.allows_tf32 && p.type == ElementType::float32 ? kComputeTf32 : type.compute, kDefaultAlgorithm);
+        p.allows_tf32 && p.type == ElementType::float32 ? cuda::kComputeTf32 : type.compute, kDefaultAlgorithm);
 }
 
 CublasStatus gemm(const Library &library, Handle handle, const MatmulLaunch &p, const char **api) noexcept {
@@ -295,7 +277,14 @@ Status cuda::cublas_gemm(Runtime &runtime, const MatmulLaunch &launch, int devic
     if (is_captured && status == kSuccess)
         status = s.library.set_workspace(own->handle, launch.workspace, kCublasWorkspaceBytes);
     const char *api = "cublasSetStream";
-    if (status == kSuccess) status = gemm(s.library, own->handle, launch, &api);
+    if (status == kSuccess && launch.epilogue == nullptr) status = gemm(s.library, own->handle, launch, &api);
+    if (status == kSuccess && launch.epilogue != nullptr) {
+        void *const workspace = is_captured ? launch.workspace : own->workspace;
+        status = cuda::cublaslt_gemm(own->handle, s.info.version, launch, workspace, device,
+                                     static_cast<cudaStream_t>(stream), &api);
+        if (status == cuda::kCublasNotSupported)
+            return fail(CUKERN_NOT_SUPPORTED, "cuBLASLt has no kernel for this product's epilogue");
+    }
     return status == kSuccess ? CUKERN_OK : cublas_failed(s.library, status, api);
 }
 
