@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from elementwise import graph_seconds
-from harness import Comparison, compare, host_seconds
+from harness import Comparison, compare
 from source_id import source_id
 
 import cukern
@@ -37,7 +36,6 @@ SHAPES = [
     (512, 512, 65536),
     (5000, 3000, 777),
 ]
-SMALL = [16, 17, 32, 64, 100, 128, 255, 256]
 DRAWN = 30  # shapes, from 1 to 8192 a side
 
 
@@ -144,30 +142,6 @@ def drawn_shapes() -> list[tuple[int, int, int]]:
     return [tuple(1 if choose.random() < 0.1 else int(8192 ** choose.random()) for _ in range(3)) for _ in range(DRAWN)]  # type: ignore[misc]
 
 
-def small_products() -> Iterator[Comparison]:
-    """Compare the host's time of small products with torch's, and the device's, in a replayed graph, with cuBLAS's."""
-    for name in ("float32", "float64"):
-        for n in SMALL:
-            a, b, out = (random_tensor((n, n), TYPES[name]) for _ in range(3))
-            ours = {"cukern.matmul": lambda a=a, b=b, out=out: cukern.matmul(a, b, out=out)}
-            peers = {
-                "call": {"torch.mm": lambda a=a, b=b, out=out: torch.mm(a, b, out=out)},
-                "graph": {"cukern.matmul_cublas": lambda a=a, b=b, out=out: cukern.matmul_cublas(a, b, out=out)},
-            }
-            for kind, measure, bound in (("call", host_seconds, 2.0), ("graph", graph_seconds, 1.0)):
-                yield compare(
-                    f"{name}, {n}, {kind}",
-                    {**ours, **peers[kind]},
-                    kind=kind,
-                    work=flops(n, n, n, TYPES[name]),
-                    unit="us",
-                    repeat=200,
-                    bounds=dict.fromkeys(peers[kind], bound),
-                    measure=measure,
-                )
-                torch.cuda.synchronize()
-
-
 def run() -> list[Comparison]:
     """Run all comparisons of this file."""
     assert cukern.backend() == "cuda"
@@ -177,4 +151,4 @@ def run() -> list[Comparison]:
         f"matmul_tiled over {len(tiled)} shapes: {mean:.3f} of cuBLAS in the geometric mean (0.85 aimed at)", flush=True
     )
     drawn = list(beside_cublas(drawn_shapes(), torch.float32, lambda m, n, k: 0.5))
-    return [*beside_torch(), *small_batches(), *tiled, *drawn, *small_products()]
+    return [*beside_torch(), *small_batches(), *tiled, *drawn]

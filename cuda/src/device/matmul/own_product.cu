@@ -72,15 +72,36 @@ Choice choose(const MatmulLaunch &launch, const Chip &chip) noexcept {
     return choice;
 }
 
+// Scratch memory is asked for before each launch, and calls repeat: a thread keeps its last choice.
+template <ElementType type>
+const Choice &kept_choice(const MatmulLaunch &launch, const Chip &chip) noexcept {
+    struct Last {
+        std::int64_t m = -1;
+        std::int64_t n, k, batch;
+        bool c_transposed;
+        Chip chip;
+        Choice choice;
+    };
+    static thread_local Last last{};
+    const bool is_same = last.m == launch.m && last.n == launch.n && last.k == launch.k &&
+                         last.batch == launch.batch && last.c_transposed == launch.c_transposed &&
+                         last.chip.multiprocessors == chip.multiprocessors &&
+                         last.chip.shared_bytes == chip.shared_bytes && last.chip.generation == chip.generation;
+    if (!is_same)
+        last = {launch.m, launch.n, launch.k, launch.batch, launch.c_transposed, chip, choose<type>(launch, chip)};
+    return last.choice;
+}
+
 template <ElementType type>
 cudaError_t launch_chosen(const MatmulLaunch &launch, const Chip &chip, cudaStream_t stream) noexcept {
     using T = CTypeOf<type>;
-    const Choice choice = choose<type>(launch, chip);
+    const Choice &choice = kept_choice<type>(launch, chip);
     if constexpr (has_tiled(type)) {
         if (choice.is_tiled)
-            return launch_matmul_tiled<T>(choice.is_transposed ? transposed(launch) : launch, chip, stream);
+            return launch_matmul_tiled<T>(choice.is_transposed ? transposed(launch) : launch, choice.schedule,
+                                          stream);
     }
-    return launch_matmul_sliced<T>(launch, chip, stream);
+    return launch_matmul_sliced<T>(launch, choice.schedule, chip, stream);
 }
 
 // Calls function(constant of the element type), for the types that products have kernels for.
@@ -157,7 +178,7 @@ std::int64_t own_product_scratch(const MatmulLaunch &launch, const Chip &chip) n
     std::int64_t most = 0;
     for_each_part(launch, [&](const MatmulLaunch &part) {
         with_type(launch.type, [&](auto type) {
-            const TileSchedule schedule = choose<type.value>(part, chip).schedule;
+            const TileSchedule &schedule = kept_choice<type.value>(part, chip).schedule;
             most = std::max(most, schedule.scratch_elements() * size_of(launch.type));
         });
         return cudaSuccess;

@@ -28,10 +28,12 @@ cudaError_t launch_own_product(const MatmulLaunch &launch, const Chip &chip, cud
 template <typename T>
 TileSchedule schedule_tiled(const MatmulLaunch &launch, const Chip &chip) noexcept;
 template <typename T>
-cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, const Chip &chip, cudaStream_t stream) noexcept;
+cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, const TileSchedule &schedule,
+                                cudaStream_t stream) noexcept;
 template <typename T>
 TileSchedule schedule_sliced(const MatmulLaunch &launch, const Chip &chip) noexcept;
 template <typename T>
-cudaError_t launch_matmul_sliced(const MatmulLaunch &launch, const Chip &chip, cudaStream_t stream) noexcept;
+cudaError_t launch_matmul_sliced(const MatmulLaunch &launch, const TileSchedule &schedule, const Chip &chip,
+                                 cudaStream_t stream) noexcept;
 
 }  // namespace cukern::cuda

@@ -320,10 +320,11 @@ TileSchedule schedule_sliced(const MatmulLaunch &launch, const Chip &chip) noexc
 }
 
 template <typename T>
-cudaError_t launch_matmul_sliced(const MatmulLaunch &launch, const Chip &chip, cudaStream_t stream) noexcept {
+cudaError_t launch_matmul_sliced(const MatmulLaunch &launch, const TileSchedule &schedule, const Chip &chip,
+                                 cudaStream_t stream) noexcept {
     using S = Slice<T>;
     SlicedParams<T> p;
-    p.schedule = schedule_sliced<T>(launch, chip);
+    p.schedule = schedule;
     p.a = operand_a<T>(launch);
     p.b = operand_b<T>(launch);
     p.c = result_of<T>(launch);
@@ -337,11 +338,11 @@ cudaError_t launch_matmul_sliced(const MatmulLaunch &launch, const Chip &chip, c
     return error == cudaSuccess ? launch_join(launch, p.schedule, p.c, stream) : error;
 }
 
-#define CUKERN_INSTANTIATE(type)                                                                              \
-    template TileSchedule schedule_sliced<CTypeOf<ElementType::type>>(const MatmulLaunch &,                   \
-                                                                      const Chip &) noexcept;                 \
-    template cudaError_t launch_matmul_sliced<CTypeOf<ElementType::type>>(const MatmulLaunch &, const Chip &, \
-                                                                          cudaStream_t) noexcept;
+#define CUKERN_INSTANTIATE(type)                                                              \
+    template TileSchedule schedule_sliced<CTypeOf<ElementType::type>>(const MatmulLaunch &,   \
+                                                                      const Chip &) noexcept; \
+    template cudaError_t launch_matmul_sliced<CTypeOf<ElementType::type>>(                    \
+        const MatmulLaunch &, const TileSchedule &, const Chip &, cudaStream_t) noexcept;
 CUKERN_EACH_TYPE(CUKERN_INSTANTIATE)
 #undef CUKERN_INSTANTIATE
 

@@ -197,10 +197,11 @@ TileSchedule schedule_tiled(const MatmulLaunch &launch, const Chip &chip) noexce
 }
 
 template <typename T>
-cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, const Chip &chip, cudaStream_t stream) noexcept {
+cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, const TileSchedule &schedule,
+                                cudaStream_t stream) noexcept {
     using S = Tile<T>;
     TiledParams<T> p;
-    p.schedule = schedule_tiled<T>(launch, chip);
+    p.schedule = schedule;
     p.a = operand_a<T>(launch);
     p.b = operand_b<T>(launch);
     p.of_a = neighbours_in(p.a);
@@ -216,11 +217,11 @@ cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, const Chip &chip, cu
     return error == cudaSuccess ? launch_join(launch, p.schedule, p.c, stream) : error;
 }
 
-#define CUKERN_INSTANTIATE(type)                                                                             \
-    template TileSchedule schedule_tiled<CTypeOf<ElementType::type>>(const MatmulLaunch &,                   \
-                                                                     const Chip &) noexcept;                 \
-    template cudaError_t launch_matmul_tiled<CTypeOf<ElementType::type>>(const MatmulLaunch &, const Chip &, \
-                                                                         cudaStream_t) noexcept;
+#define CUKERN_INSTANTIATE(type)                                                             \
+    template TileSchedule schedule_tiled<CTypeOf<ElementType::type>>(const MatmulLaunch &,   \
+                                                                     const Chip &) noexcept; \
+    template cudaError_t launch_matmul_tiled<CTypeOf<ElementType::type>>(                    \
+        const MatmulLaunch &, const TileSchedule &, cudaStream_t) noexcept;
 CUKERN_EACH_TYPE(CUKERN_INSTANTIATE)
 #undef CUKERN_INSTANTIATE
 
