@@ -91,10 +91,11 @@ PyObject *run_fused_product(PyObject *module, const char *function, const Produc
         (c != nullptr && !may_be_added(c->view(), result.view())))
         return not_fused();
     if (!seek_cublas(module)) return nullptr;
+    if (!find_cublas()) return not_fused();
     bool is_refused = false;
     PyRef made = PyRef::steal(result.perform(request, backend, operands, count, call, [&](const Execution &where) {
         const Status status = matmul(call, where);
-        is_refused = status == CUKERN_NOT_SUPPORTED || status == CUKERN_LIBRARY_NOT_FOUND;
+        is_refused = status == CUKERN_NOT_SUPPORTED;
         return status;
     }));
     if (made || !is_refused) return made.release();

@@ -130,7 +130,8 @@ public:
                 return refuse(parameter, got, takes);
             }
         }
-        std::memcpy(bytes_ + parameter.offset, &tensor.view.data, sizeof(void *));
+        const auto address = reinterpret_cast<std::uintptr_t>(tensor.view.data);
+        std::memcpy(bytes_ + parameter.offset, &address, sizeof address);
         return CUKERN_OK;
     }
 
@@ -234,6 +235,7 @@ public:
         CUKERN_TRY(torch_execution(place_, backend, &where_));
         const OnDevice *loaded = nullptr;
         CUKERN_TRY(find_on_device(own_, place_.device, &loaded));
+        if (loaded == nullptr) return fail(CUKERN_INTERNAL, "the kernel is not loaded");
         Parameters parameters(*loaded->kernel);
         const int num_arguments = static_cast<int>(std::strlen(own_.arguments));
         CUKERN_TRY(parameters.check_count(num_arguments + own_.num_results + (own_.has_size ? 1 : 0)));
@@ -437,8 +439,7 @@ PyObject *register_raw_kernel(PyObject *module, PyObject *args) {
         return PyErr_Format(PyExc_RuntimeError, "register: torch does not register %s", own->name);
     }
     Py_INCREF(reinterpret_cast<PyObject *>(own->kernel));
-    own.release();
-    ++g_num_registered;
+    g_registered[g_num_registered++] = own.release();
     Py_RETURN_TRUE;
 }
 

@@ -42,9 +42,9 @@ bool find_shim(const char **missing) noexcept {
     void *const cuda = loaded_library("libtorch_cuda.so");
     find_function(cuda, "aoti_torch_get_current_cuda_stream", &g_shim.get_current_cuda_stream);
 #if defined(__x86_64__)  // elsewhere a result's address is no parameter
-    find_function(cuda,
-                  "_ZN2at6detail18empty_strided_cudaEN3c108ArrayRefIlEES3_NS1_10ScalarTypeESt8optionalINS1_6DeviceEE",
-                  &g_shim.empty_strided_cuda);
+    find_function(
+        cuda, "_ZN2at6detail18empty_strided_cudaEN3c108ArrayRefIlEES3_NS1_10ScalarTypeESt8optionalINS1_6DeviceEE",
+        &g_shim.empty_strided_cuda);
 #endif
     return true;
 }

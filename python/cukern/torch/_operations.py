@@ -274,7 +274,7 @@ def _kernel_names() -> dict[str, str]:
 
 def _reduction_names() -> dict[str, str]:
     """Return the same of reductions."""
-    names = {}
+    names: dict[str, str] = {}
     for name in (row.name for row in ROWS if row.kind == "reduction"):
         names |= {name: name, _out_of(name): _out_of(name)}
         if name in _gradients.REDUCTIONS:

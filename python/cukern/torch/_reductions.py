@@ -79,13 +79,13 @@ def kernels(row: Row) -> tuple[Callable[..., Tensor], Callable[..., None]]:
         function(given, axis=axis, keepdims=keepdim, out=own, **{**defaults, **options})
         if out is not None and not same:
             out.copy_(own)
-        return own  # type: ignore[return-value]
+        return own
 
     def run(a: Tensor, dim: Any = None, keepdim: bool = False, **options: Any) -> Tensor:
         try:
             return compute(a, dim, keepdim, None, options)
         except (TypeError, ValueError) as error:
-            return raise_runtime_error(row.name, error)  # type: ignore[no-any-return]
+            return raise_runtime_error(row.name, error)
 
     def run_out(a: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor, **options: Any) -> None:
         begin_writing(f"cukern::{row.name}", (a,), out)
