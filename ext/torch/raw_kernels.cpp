@@ -119,17 +119,9 @@ public:
     Status add_tensor(const TorchTensor &tensor) noexcept {
         const KernelParameter &parameter = next();
         const ParameterType &type = parameter.type;
-        char got[64];
-        std::snprintf(got, sizeof got, "a tensor of %s", name_of(tensor.view.type));
-        if (parameter.size != sizeof(void *)) return refuse(parameter, got, "other arguments");
-        if (type.kind != Kind::unknown) {
-            if (type.kind != Kind::pointer) return refuse(parameter, got, "a value");
-            if ((type.elements & bit_of(tensor.view.type)) == 0) {
-                char takes[160] = "a tensor of ";
-                list_types(type.elements, takes + 12, sizeof takes - 12);
-                return refuse(parameter, got, takes);
-            }
-        }
+        const bool is_taken = type.kind == Kind::unknown ||
+                              (type.kind == Kind::pointer && (type.elements & bit_of(tensor.view.type)) != 0);
+        if (!is_taken || parameter.size != sizeof(void *)) return refuse_tensor(parameter, tensor.view.type);
         const auto address = reinterpret_cast<std::uintptr_t>(tensor.view.data);
         std::memcpy(bytes_ + parameter.offset, &address, sizeof address);
         return CUKERN_OK;
@@ -180,6 +172,16 @@ public:
 
 private:
     const KernelParameter &next() noexcept { return kernel_.parameter(num_added_++); }
+
+    Status refuse_tensor(const KernelParameter &parameter, ElementType type) const noexcept {
+        char got[64];
+        std::snprintf(got, sizeof got, "a tensor of %s", name_of(type));
+        if (parameter.type.kind != Kind::pointer || parameter.size != sizeof(void *))
+            return refuse(parameter, got, "a value");
+        char takes[160] = "a tensor of ";
+        list_types(parameter.type.elements, takes + 12, sizeof takes - 12);
+        return refuse(parameter, got, takes);
+    }
 
     Status refuse(const KernelParameter &parameter, const char *got, const char *takes) const noexcept {
         return fail(CUKERN_INVALID_ARGUMENT,
@@ -278,9 +280,7 @@ private:
     }
 
     Status read(int i, TorchTensor *tensor) const noexcept {
-        char name[24];
-        std::snprintf(name, sizeof name, "argument %d", i + 1);
-        return read_tensor(handle_of(i), name, tensor);
+        return read_tensor(handle_of(i), "a tensor among the arguments", tensor);
     }
 
     Status add_argument(int i, Parameters &parameters) {

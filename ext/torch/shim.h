@@ -64,7 +64,12 @@ inline bool tensor_requires_grad(const Shim &torch, TensorHandle tensor) noexcep
 }
 
 // The handle of a tensor that is owned by the address of its TensorImpl.
-inline TensorHandle new_handle(void *tensor_impl) { return reinterpret_cast<TensorHandle>(new void *(tensor_impl)); }
+inline TensorHandle new_handle(void *tensor_impl) {
+    struct Tensor {
+        void *impl;
+    };
+    return new Tensor{tensor_impl};
+}
 
 // Finds the shim; false, with the name of the first function that is missing, where torch has none.
 bool find_shim(const char **missing) noexcept;

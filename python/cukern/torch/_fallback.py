@@ -17,7 +17,6 @@ from . import _types
 _ERRORS = (TypeError, ValueError, OverflowError)
 _FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 _are_plain = _cukern._are_plain
-_increment_version = torch.autograd.graph.increment_version
 
 
 def _detached(tensor: Tensor) -> Tensor:
@@ -42,7 +41,20 @@ def begin_writing(name: str, tensors: Sequence[Tensor], out: Tensor) -> None:
 def _count_version(name: str, out: Tensor) -> None:
     if out.is_inference() and not torch.is_inference_mode_enabled():
         raise RuntimeError(f"{name}: a tensor of inference mode is written to outside it")
-    _increment_version(out)
+    _increment_versions((out,))
+
+
+def _find_increment() -> Callable[[Sequence[Tensor]], Any]:
+    """Return torch's counter of versions, of several tensors: below its public function a call takes less."""
+    own: Callable[[Sequence[Tensor]], Any] = torch._C._increment_version
+    try:
+        own(())
+    except TypeError:  # of earlier versions, which take one
+        return lambda tensors: [torch.autograd.graph.increment_version(x) for x in tensors]
+    return own
+
+
+_increment_versions = _find_increment()
 
 
 def are_plain(first: Tensor, *others: Tensor) -> bool:
@@ -87,6 +99,12 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
     function = getattr(_cukern, row.name)
     name = f"cukern::{row.name}"
 
+    def convert(x: Tensor, computed: torch.dtype, on_gpu: bool) -> Any:
+        if on_gpu and not x.is_cuda and x.ndim == 0:  # a value: the functions take no host memory beside a GPU's
+            return x.to(computed).item()
+        # What is looked at as it is stored (logic, comparisons of one type) needs no conversion.
+        return x if x.dtype == computed or row.rule in ("logical", "test") else x.to(computed)
+
     def compute(tensors: tuple[Tensor, ...], out: Tensor | None) -> Tensor:
         try:
             valued = _types.valued(row, tensors)
@@ -96,10 +114,11 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
             else:
                 check_out(out, torch.broadcast_shapes(*(x.shape for x in tensors)), result)
             keep = len(tensors) - len(valued)
-            # What is looked at as it is stored (logic, comparisons of one type) needs no conversion.
+            on_gpu = any(x.is_cuda for x in tensors)
+            detached = [_detached(x) for x in tensors]
             converted = [
-                x if i < keep or x.dtype == computed or row.rule in ("logical", "test") else x.to(computed)
-                for i, x in enumerate(map(_detached, tensors))
+                *(x.to(out.device) for x in detached[:keep]),
+                *(convert(x, computed, on_gpu) for x in detached[keep:]),
             ]
             same = out.dtype == result
             own = out if same else _empty_result(tensors, result)  # the functions refuse some types that torch takes
@@ -146,7 +165,10 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
     def two_out(a: Tensor, b: Tensor, *, out: Tensor) -> None:
         if not (_are_plain(a, b, out) or are_plain(a, b, out)):
             return run_out(a, b, out=out)
-        _count_version(name, out)
+        if out.is_inference():
+            _count_version(name, out)
+        else:
+            _increment_versions((out,))
         try:
             function(a, b, out=out)
         except _ERRORS as error:
