@@ -264,7 +264,7 @@ def long_work(backend: str, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     """Work that is long enough to be reported is, for these tests, any that takes 50 ms or so."""
     _cukern._set_staging(True, 64, 0, 2)
     monkeypatch.setattr(_progress, "SECONDS", 0.0)
-    return np.ones(60_000 if SMALL and backend == "cuda" else 1_500_000, np.float32)
+    return np.ones(60_000 if SMALL and backend == "cuda" else 4_000_000, np.float32)
 
 
 def work_on(a: np.ndarray) -> None:
