@@ -482,6 +482,7 @@ def test_results_are_torchs_own_memory(torch: Any, device: str) -> None:
         assert result.untyped_storage().resizable()
 
 
+@pytest.mark.provokes_cuda_error
 def test_out_of_memory(torch: Any, device: str) -> None:
     x = torch.ones(1, device=device).expand(1 << 45)
     error = torch.cuda.OutOfMemoryError if device == "cuda" else RuntimeError
