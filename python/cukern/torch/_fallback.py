@@ -49,7 +49,7 @@ def _find_increment() -> Callable[[Sequence[Tensor]], Any]:
     own: Callable[[Sequence[Tensor]], Any] = torch._C._increment_version
     try:
         own(())
-    except TypeError:  # of earlier versions, which take one
+    except (TypeError, RuntimeError):  # of earlier versions, which take one
         return lambda tensors: [torch.autograd.graph.increment_version(x) for x in tensors]
     return own
 
