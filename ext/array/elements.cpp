@@ -183,14 +183,10 @@ PyObject *array_deepcopy(PyObject *self, PyObject *) { return array_shallow_copy
 
 bool copy_apart(const ModuleState &state, const char *function, const TrackedView &source,
                 const TrackedView &destination, const StreamRef &stream) noexcept {
-    const auto layout = [](const TensorView &view) {
-        const std::int64_t size = size_of(view.type);
-        return ByteLayout{view.data, size, view.ndim, view.shape, view.strides, size};
-    };
     if (!source.view.immediate && source.view.type == destination.view.type &&
-        identical(layout(source.view), layout(destination.view)))
+        identical(layout_of(source.view), layout_of(destination.view)))
         return true;  // as in a[1:] += b, which assigns what it has already written
-    if (source.view.immediate || !overlaps(layout(source.view), layout(destination.view)))
+    if (source.view.immediate || !overlaps(layout_of(source.view), layout_of(destination.view)))
         return copy_into(state, function, source, destination, stream);
     const MemoryKind kind = source.location.reachable ? source.location.kind : MemoryKind::pinned;
     const PyRef between = new_copy(state, function, source, kind, source.view.type, nullptr, stream);

@@ -20,15 +20,10 @@ bool is_reachable(const Operand &operand) noexcept {
     return operand.access().location.reachable && !operand.view().immediate;
 }
 
-ByteLayout bytes_of_view(const TensorView &view) noexcept {
-    const int size = size_of(view.type);
-    return {view.data, size, view.ndim, view.shape, view.strides, size};
-}
-
 // An addend may be exactly the result.
 bool may_be_added(const TensorView &addend, const TensorView &out) noexcept {
-    const ByteLayout own = bytes_of_view(addend);
-    const ByteLayout result = bytes_of_view(out);
+    const ByteLayout own = layout_of(addend);
+    const ByteLayout result = layout_of(out);
     return identical(own, result) || !overlaps(own, result);
 }
 

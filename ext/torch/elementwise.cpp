@@ -34,23 +34,6 @@ bool is_read_beside(ElementType type, ElementType compute) noexcept {
            (kind_of(compute) == 'f' && is_integer(type));
 }
 
-// Puts a converted copy in an operand's place.
-Status convert_operand(ElementType compute, const TorchPlace &place, const Execution &where, TorchTensor *operand,
-                       OwnedTensor *converted) {
-    TorchTensor copy;
-    copy.view.ndim = operand->view.ndim;
-    for (int d = 0; d < copy.view.ndim; ++d) copy.view.shape[d] = operand->view.shape[d];
-    copy.view.type = compute;
-    set_contiguous(copy.view);
-    CUKERN_TRY(make_tensor(place, &copy, converted->put()));
-    ElementwiseCall call;
-    call.inputs[0] = &operand->view;
-    call.out = &copy.view;
-    CUKERN_TRY(elementwise(call, where));
-    *operand = copy;
-    return CUKERN_OK;
-}
-
 Status run(Op op, bool has_out, const GivenTensors &given, StackValue *stack) {
     const int count = arity(op);
     Backend backend;
@@ -84,7 +67,7 @@ Status run(Op op, bool has_out, const GivenTensors &given, StackValue *stack) {
     OwnedTensor converted[kMaxInputs];
     for (int i = op == Op::where ? 1 : 0; i < count && backend == Backend::cuda; ++i)
         if (!inputs[i]->view.immediate && !is_read_beside(inputs[i]->view.type, compute))
-            CUKERN_TRY(convert_operand(compute, place, where, inputs[i], &converted[i]));
+            CUKERN_TRY(copy_packed(compute, place, where, inputs[i], converted[i].put()));
     ElementwiseCall call;
     call.op = op;
     call.compute = compute;

@@ -25,4 +25,20 @@ void begin_writing(const char *operation, const TensorHandle *tensors, int count
     torch.bump_version(tensors[count - 1]);
 }
 
+Status copy_packed(ElementType type, const TorchPlace &place, const Execution &where, TorchTensor *tensor,
+                   TensorHandle *handle) {
+    TorchTensor copy;
+    copy.view.type = type;
+    copy.view.ndim = tensor->view.ndim;
+    for (int d = 0; d < copy.view.ndim; ++d) copy.view.shape[d] = tensor->view.shape[d];
+    set_contiguous(copy.view);
+    CUKERN_TRY(make_tensor(place, &copy, handle));
+    ElementwiseCall call;
+    call.inputs[0] = &tensor->view;
+    call.out = &copy.view;
+    CUKERN_TRY(elementwise(call, where));
+    *tensor = copy;
+    return CUKERN_OK;
+}
+
 }  // namespace cukern::py

@@ -5,6 +5,7 @@
 
 #include "torch/tensors.h"
 
+#include "cukern/operations.h"
 #include "cukern/status.h"
 
 namespace cukern::py {
@@ -29,5 +30,9 @@ std::string full_name(const char *operation);
 // requires a gradient, and counts the last one's version up, so that a backward pass that saved the old elements
 // fails.
 void begin_writing(const char *operation, const TensorHandle *tensors, int count);
+
+// Puts a packed copy of an element type in a tensor's place; its handle is the caller's.
+Status copy_packed(ElementType type, const TorchPlace &place, const Execution &where, TorchTensor *tensor,
+                   TensorHandle *handle);
 
 }  // namespace cukern::py

@@ -10,19 +10,17 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <utility>
 
-#include "base/methods.h"
 #include "base/py_ref.h"
-#include "view/tracked_view.h"
 #include "kernels/kernels.h"
-#include "kernels/parameter_text.h"
 #include "torch/backend.h"
+#include "torch/kernel_parameters.h"
 #include "torch/kernels.h"
 #include "torch/raw_kernels.h"
+#include "view/tracked_view.h"
 
 #include "cukern/memory.h"
 #include "cukern/operations.h"
@@ -30,11 +28,8 @@
 namespace cukern::py {
 namespace {
 
-using Kind = ParameterType::Kind;
-
 constexpr int kMostRegistered = 256;
-constexpr int kMostArguments = 32;        // and results
-constexpr std::size_t kMostBytes = 1024;  // of a kernel's parameters
+constexpr int kMostArguments = 32;  // and results
 
 // The kernel on a device. Never freed: threads may use it at any time.
 struct OnDevice {
@@ -102,98 +97,6 @@ Status find_on_device(Registered &own, int device, const OnDevice **found) noexc
     return CUKERN_OK;
 }
 
-// --- arguments ---
-
-// The parameters' values, as they are launched.
-class Parameters {
-public:
-    explicit Parameters(const UserKernel &kernel) noexcept : kernel_(kernel) {}
-
-    Status check_count(int count) const noexcept {
-        if (count == kernel_.num_parameters() && kernel_.parameter_bytes() <= kMostBytes) return CUKERN_OK;
-        return fail(CUKERN_INVALID_ARGUMENT, "the kernel has %d parameter%s of %zu bytes, and %d values are given",
-                    kernel_.num_parameters(), kernel_.num_parameters() == 1 ? "" : "s", kernel_.parameter_bytes(),
-                    count);
-    }
-
-    Status add_tensor(const TorchTensor &tensor) noexcept {
-        const KernelParameter &parameter = next();
-        const ParameterType &type = parameter.type;
-        const bool is_taken = type.kind == Kind::unknown ||
-                              (type.kind == Kind::pointer && (type.elements & bit_of(tensor.view.type)) != 0);
-        if (!is_taken || parameter.size != sizeof(void *)) return refuse_tensor(parameter, tensor.view.type);
-        const auto address = reinterpret_cast<std::uintptr_t>(tensor.view.data);
-        std::memcpy(bytes_ + parameter.offset, &address, sizeof address);
-        return CUKERN_OK;
-    }
-
-    Status add_int(std::int64_t number) noexcept {
-        const KernelParameter &parameter = next();
-        const ParameterType &type = parameter.type;
-        unsigned char *const to = bytes_ + parameter.offset;
-        const std::size_t bytes = parameter.size;
-        bool fits = false;
-        if (type.kind == Kind::number && (kind_of(type.element) == 'b' || is_integer(type.element))) {
-            const char kind = kind_of(type.element);
-            fits = store_integer(number, bytes, kind == 'i', kind != 'i' || is_char(type), to) &&
-                   (kind != 'b' || to[0] <= 1);
-        } else if (type.kind == Kind::number) {
-            fits = store_number(type.element, static_cast<double>(number), 0, to);
-        } else if (type.kind == Kind::unknown && (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8)) {
-            fits = store_integer(number, bytes, true, true, to);
-        } else {
-            return refuse(parameter, "an int", "no number");
-        }
-        return fits
-                   ? CUKERN_OK
-                   : fail(CUKERN_INVALID_ARGUMENT,
-                          "argument %d of %d is out of the range of the parameter, %s: %lld", num_added_,
-                          kernel_.num_parameters(), ParameterText(parameter).text, static_cast<long long>(number));
-    }
-
-    Status add_float(double number) noexcept {
-        const KernelParameter &parameter = next();
-        const ParameterType &type = parameter.type;
-        ElementType element = type.element;
-        const bool is_whole = type.kind == Kind::number && (kind_of(element) == 'b' || is_integer(element));
-        if (type.kind != Kind::number) {
-            if (type.kind != Kind::unknown || (parameter.size != 4 && parameter.size != 8))
-                return refuse(parameter, "a float", "no float");
-            element = type_of('f', static_cast<int>(parameter.size));
-        } else if (is_whole) {
-            return refuse(parameter, "a float", "an int");
-        }
-        if (store_number(element, number, 0, bytes_ + parameter.offset)) return CUKERN_OK;
-        return fail(CUKERN_INVALID_ARGUMENT, "argument %d of %d is out of the range of the parameter, %s: %g",
-                    num_added_, kernel_.num_parameters(), ParameterText(parameter).text, number);
-    }
-
-    const void *bytes() const noexcept { return bytes_; }
-
-private:
-    const KernelParameter &next() noexcept { return kernel_.parameter(num_added_++); }
-
-    Status refuse_tensor(const KernelParameter &parameter, ElementType type) const noexcept {
-        char got[64];
-        std::snprintf(got, sizeof got, "a tensor of %s", name_of(type));
-        if (parameter.type.kind != Kind::pointer || parameter.size != sizeof(void *))
-            return refuse(parameter, got, "a value");
-        char takes[160] = "a tensor of ";
-        list_types(parameter.type.elements, takes + 12, sizeof takes - 12);
-        return refuse(parameter, got, takes);
-    }
-
-    Status refuse(const KernelParameter &parameter, const char *got, const char *takes) const noexcept {
-        return fail(CUKERN_INVALID_ARGUMENT,
-                    "argument %d of %d is %s; the kernel's parameter is %s, which takes %s", num_added_,
-                    kernel_.num_parameters(), got, ParameterText(parameter).text, takes);
-    }
-
-    const UserKernel &kernel_;
-    int num_added_ = 0;
-    alignas(16) unsigned char bytes_[kMostBytes];
-};
-
 // Tensors that are freed at the end, in the order of torch's current stream.
 class TensorList {
 public:
@@ -238,7 +141,7 @@ public:
         const OnDevice *loaded = nullptr;
         CUKERN_TRY(find_on_device(own_, place_.device, &loaded));
         if (loaded == nullptr) return fail(CUKERN_INTERNAL, "the kernel is not loaded");
-        Parameters parameters(*loaded->kernel);
+        KernelParameters parameters(*loaded->kernel);
         const int num_arguments = static_cast<int>(std::strlen(own_.arguments));
         CUKERN_TRY(parameters.check_count(num_arguments + own_.num_results + (own_.has_size ? 1 : 0)));
         for (int i = 0; i < num_arguments; ++i) CUKERN_TRY(add_argument(i, parameters));
@@ -270,9 +173,8 @@ private:
         if (!tensor.on_gpu)
             return fail(CUKERN_INVALID_ARGUMENT, "argument %d, the first tensor, is not on a GPU", first + 1);
         place_ = {tensor.on_gpu, tensor.device};
-        type_ = tensor.view.type;
+        sized_.type = tensor.view.type;
         if (own_.num_results == 0) CUKERN_TRY(read(first_written, &tensor));
-        sized_.type = type_;
         sized_.ndim = tensor.view.ndim;
         for (int d = 0; d < sized_.ndim; ++d) sized_.shape[d] = tensor.view.shape[d];
         set_contiguous(sized_);
@@ -283,7 +185,7 @@ private:
         return read_tensor(handle_of(i), "a tensor among the arguments", tensor);
     }
 
-    Status add_argument(int i, Parameters &parameters) {
+    Status add_argument(int i, KernelParameters &parameters) {
         const char kind = own_.arguments[i];
         if (kind == 'f') {
             double number = 0;
@@ -323,28 +225,21 @@ private:
         return status;
     }
 
-    // Puts a contiguous copy in a tensor's place.
     Status pack(TorchTensor *tensor) {
-        TorchTensor copy;
-        copy.view = tensor->view;
-        set_contiguous(copy.view);
-        CUKERN_TRY(make(&copy, &copies_));
-        ElementwiseCall call;
-        call.inputs[0] = &tensor->view;
-        call.out = &copy.view;
-        CUKERN_TRY(elementwise(call, where_));
-        *tensor = copy;
-        return CUKERN_OK;
+        TensorHandle copy = nullptr;
+        const Status status = copy_packed(tensor->view.type, place_, where_, tensor, &copy);
+        if (copy != nullptr) copies_.add(copy);
+        return status;
     }
 
-    Status add_result(Parameters &parameters) {
+    Status add_result(KernelParameters &parameters) {
         TorchTensor result;
         result.view = sized_;
         CUKERN_TRY(make(&result, &results_));
         return parameters.add_tensor(result);
     }
 
-    Status launch(const OnDevice &loaded, const Parameters &parameters, std::int64_t count) const noexcept {
+    Status launch(const OnDevice &loaded, const KernelParameters &parameters, std::int64_t count) const noexcept {
         LaunchShape shape = own_.shape;
         if (own_.chooses_grid) {
             if (count == 0) return CUKERN_OK;
@@ -365,7 +260,6 @@ private:
     TensorList copies_;
     TorchPlace place_;
     Execution where_;
-    ElementType type_ = ElementType::float32;
     TensorView sized_;  // packed: of the results, or of what is written to
 };
 

@@ -44,11 +44,6 @@ Status refuse_call(const char *what) noexcept {
     return fail(CUKERN_INTERNAL, "torch's %s failed; torch has printed why", what);
 }
 
-ByteLayout bytes_of_view(const TensorView &view) noexcept {
-    const int size = size_of(view.type);
-    return {view.data, size, view.ndim, view.shape, view.strides, size};
-}
-
 }  // namespace
 
 Status read_tensor(TensorHandle handle, const char *name, TorchTensor *tensor) noexcept {
@@ -356,12 +351,12 @@ Status check_torch_out(const TorchTensor &out, const TensorView &expected, const
     if (from > to || (to == 0 && from != 0))
         return fail(CUKERN_INVALID_ARGUMENT, "out has element type %s, which cannot take a result of type %s",
                     name_of(out.view.type), name_of(expected.type));
-    const ByteLayout own = bytes_of_view(out.view);
+    const ByteLayout own = layout_of(out.view);
     if (overlaps_itself(own))
         return fail(CUKERN_INVALID_ARGUMENT, "elements of out share memory, as those of an expanded tensor do");
     for (int i = 0; i < count; ++i) {
         if (tensors[i]->view.immediate) continue;
-        const ByteLayout other = bytes_of_view(tensors[i]->view);
+        const ByteLayout other = layout_of(tensors[i]->view);
         if (overlaps(own, other) && !(same_allowed && identical(own, other)))
             return fail(CUKERN_INVALID_ARGUMENT, "out overlaps an operand that it is not exactly");
     }

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "cukern/tensor_view.h"
+
 namespace cukern {
 
 // Elements of any alignment. Strides are in units of `stride_unit` bytes.
@@ -16,6 +18,12 @@ struct ByteLayout {
 
     std::int64_t stride(int axis) const noexcept { return strides[axis] * stride_unit; }  // in bytes
 };
+
+// That of a view, which must not be an immediate value, and has to outlive it.
+inline ByteLayout layout_of(const TensorView &view) noexcept {
+    const int size = size_of(view.type);
+    return {view.data, size, view.ndim, view.shape, view.strides, size};
+}
 
 // Same first byte, item size, shape and strides (strides of lengths below 2 don't count).
 bool identical(const ByteLayout &a, const ByteLayout &b) noexcept;

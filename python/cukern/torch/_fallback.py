@@ -57,14 +57,12 @@ def _find_increment() -> Callable[[Sequence[Tensor]], Any]:
 _increment_versions = _find_increment()
 
 
-def are_plain(first: Tensor, *others: Tensor) -> bool:
-    """Return whether torch's rules for results and NumPy's are the same of these operands.
+def _look_plain(first: Tensor, *others: Tensor) -> bool:
+    """Return the same as `_are_plain`: for a torch without an exchange API, or types of tensors that are new to it.
 
-    So they are of packed floats of one shape and type that require no gradient.
+    Of these operands, packed floats of one shape and type that require no gradient, torch's rules for results and
+    NumPy's are the same.
     """
-    if _are_plain(first, *others):
-        return True
-    # A torch without an exchange API, or a type of tensors that nothing has read yet.
     return (
         first.dtype in _FLOATS
         and first.ndim > 0
@@ -143,7 +141,7 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
         changed["dtype"] = torch.bool
 
     def of_one(a: Tensor) -> Tensor:
-        if not (_are_plain(a) or are_plain(a)):
+        if not (_are_plain(a) or _look_plain(a)):
             return compute((a,), None)
         out = torch.empty_like(a, **changed)
         try:
@@ -153,7 +151,7 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
         return out
 
     def of_two(a: Tensor, b: Tensor) -> Tensor:
-        if not (_are_plain(a, b) or are_plain(a, b)):
+        if not (_are_plain(a, b) or _look_plain(a, b)):
             return compute((a, b), None)
         out = torch.empty_like(a, **changed)
         try:
@@ -163,7 +161,7 @@ def elementwise(row: _types.Row) -> tuple[Callable[..., Tensor], Callable[..., N
         return out
 
     def two_out(a: Tensor, b: Tensor, *, out: Tensor) -> None:
-        if not (_are_plain(a, b, out) or are_plain(a, b, out)):
+        if not (_are_plain(a, b, out) or _look_plain(a, b, out)):
             return run_out(a, b, out=out)
         if out.is_inference():
             _count_version(name, out)
