@@ -30,6 +30,30 @@ def test_calls_of_all_layouts_in_turn(rng: np.random.Generator) -> None:
         assert (arrays[k] * arrays[k]).strides == cukern.multiply(arrays[k], arrays[k]).strides
 
 
+def test_arrays_of_layouts_that_other_calls_have_seen(rng: np.random.Generator) -> None:
+    # All of one shape and type, so that their calls take each other's place; results are operands of later calls.
+    def made() -> list[tuple[np.ndarray, Any]]:
+        x = rng.integers(0, 99, (6, 12)).astype("f4")
+        array = cukern.asarray(x)
+        return [
+            (v(x), v(array))
+            for v in (lambda a: a[:, :6], lambda a: a[:, ::2], lambda a: a[:, 6:], lambda a: a[:, 5::-1])
+        ]
+
+    pairs = [pair for _ in range(3) for pair in made()]
+    pairs += [(x.T, array.T) for x, array in pairs]
+    for _ in range(1500):
+        (x, a), (y, b), (_, like) = (pairs[k] for k in rng.integers(0, len(pairs), 3))
+        function = ("add", "subtract")[rng.integers(0, 2)]
+        given = (None, cukern.zeros((12, 6), "f4")[::2], cukern.zeros_like(like))[rng.integers(0, 3)]
+        for first, second, expected in ((a, b, getattr(np, function)(x, y)), (b, a, getattr(np, function)(y, x))):
+            for _ in range(2):
+                result = getattr(cukern, function)(first, second, out=given)
+                assert given is None or result is given
+                np.testing.assert_array_equal(cukern.asnumpy(result), expected)
+        pairs[rng.integers(0, len(pairs))] = (expected, result)
+
+
 def test_addresses_are_those_of_the_call() -> None:
     made = [cukern.full(6, i, "f4") for i in range(20)]
     outs = [cukern.zeros(6, "f4") for _ in range(20)]

@@ -18,6 +18,7 @@ struct Array {
     ElementType type;
     std::int16_t ndim;
     bool read_only;
+    std::uint32_t layout;  // a number for its type, shape and strides (call/planned_calls.cpp); 0: none yet
     std::int64_t dimensions[1];
 
     std::int64_t *shape() noexcept { return dimensions; }

@@ -11,6 +11,6 @@ namespace cukern::py {
 bool add_exceptions(PyObject *module, ModuleState &state) noexcept;
 
 // The one map from a status, with the thread's last error, to an exception. `function` names the caller.
-void raise_status(const ModuleState &state, const char *function, Status status) noexcept;
+[[gnu::cold]] void raise_status(const ModuleState &state, const char *function, Status status) noexcept;
 
 }  // namespace cukern::py

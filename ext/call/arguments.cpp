@@ -25,8 +25,9 @@ bool may_run_code(PyObject *object) noexcept {
     return false;
 }
 
-bool parse_arguments(const ModuleState &state, const char *function, int positional, PyObject *const *values,
-                     Py_ssize_t count, PyObject *names, Arguments *arguments) noexcept {
+[[gnu::hot]] bool parse_arguments(const ModuleState &state, const char *function, int positional,
+                                  PyObject *const *values, Py_ssize_t count, PyObject *names,
+                                  Arguments *arguments) noexcept {
     if (count != positional) {
         PyErr_Format(PyExc_TypeError, "%s() takes exactly %d positional arguments (%zd given)", function,
                      positional, count);

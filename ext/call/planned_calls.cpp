@@ -52,6 +52,12 @@ public:
         *place += 1 + 2 * array.ndim;
         return true;
     }
+    // The same of the array at `index` among those of the call.
+    bool match(const PlainArray &array, int index) const noexcept {
+        int place = 0;
+        for (; index > 0; --index) place += 1 + 2 * static_cast<int>(words_[place] >> 8);
+        return match(array, &place);
+    }
     // The first, which is the result.
     ElementType type() const noexcept { return static_cast<ElementType>(words_[0] & 0xFF); }
     int ndim() const noexcept { return static_cast<int>(words_[0] >> 8); }
@@ -75,7 +81,8 @@ struct PlannedCall {
     int device = 0;                            // of tensors
     const dlpack::ExchangeAPI *api = nullptr;  // of tensors; null: of Arrays
     std::unique_ptr<ElementwisePlan> plan;
-    Layouts layouts;  // of the result, then of the operands
+    std::uint32_t numbers[kMostArrays] = {};  // Array::layout of those below
+    Layouts layouts;                          // of the result, then of the operands
 
     PlannedCall(Op o, bool fresh) noexcept : op(o), is_fresh(fresh) {}
 };
@@ -84,6 +91,7 @@ struct PlannedCall {
 
 struct PlannedCalls {
     std::unique_ptr<PlannedCall> kept[kMostPlans];
+    std::uint32_t last_number = 0;
     std::uint64_t missed[kMostPlans] = {};  // hash of the last call that was not found
 };
 
@@ -111,6 +119,7 @@ bool are_together(const Storage *a, const Storage *b) noexcept {
 }
 
 bool have_same_layout(const Array *a, const Array *b) noexcept {
+    if (a->layout == b->layout && a->layout != 0) return true;
     if (a->type != b->type || a->ndim != b->ndim) return false;
     for (int i = 0; i < 2 * a->ndim; ++i)
         if (a->dimensions[i] != b->dimensions[i]) return false;
@@ -123,12 +132,21 @@ bool takes_result_of(const Array *out, const Array *operand) noexcept {
            (out->data == operand->data && have_same_layout(out, operand));
 }
 
-PlannedCall *kept_call(const ModuleState &state, Op op, const PlainArray &first, bool is_fresh,
-                       const dlpack::ExchangeAPI *api) noexcept {
+[[gnu::hot]] PlannedCall *kept_call(const ModuleState &state, Op op, const PlainArray &first, bool is_fresh,
+                                    const dlpack::ExchangeAPI *api) noexcept {
     PlannedCall *call = state.plans->kept[slot_of(op, first, is_fresh, api != nullptr)].get();
     return call != nullptr && call->op == op && call->is_fresh == is_fresh && call->api == api && !call->in_use
                ? call
                : nullptr;
+}
+
+// Whether an Array is of the layout that the call has at `index`. One that is gets its number, so that the next
+// look at it is a comparison of two numbers.
+bool has_layout(Array *array, const PlannedCall &call, int index) noexcept {
+    if (array->layout == call.numbers[index]) return true;
+    if (!call.layouts.match(plain(array), index)) return false;
+    array->layout = call.numbers[index];
+    return true;
 }
 
 // The call kept for arrays[0] (`out`, or null) and the operands after it, if it may be made so.
@@ -136,14 +154,11 @@ PlannedCall *find(const ModuleState &state, Op op, Array *const *arrays, int num
     const Array *out = arrays[0];
     PlannedCall *call = kept_call(state, op, plain(arrays[1]), out == nullptr, nullptr);
     if (call == nullptr) return nullptr;
-    int place = out == nullptr ? call->layouts.behind_first() : 0;
-    if (out != nullptr &&
-        (out->read_only || out->storage->exports() != 0 || !call->layouts.match(plain(arrays[0]), &place) ||
-         !are_together(out->storage, arrays[1]->storage)))
+    if (out != nullptr && (out->read_only || out->storage->exports() != 0 || !has_layout(arrays[0], *call, 0) ||
+                           !are_together(out->storage, arrays[1]->storage)))
         return nullptr;
     for (int i = 1; i < num_arrays; ++i)
-        if (!call->layouts.match(plain(arrays[i]), &place) ||
-            !are_together(arrays[i]->storage, arrays[1]->storage) ||
+        if (!has_layout(arrays[i], *call, i) || !are_together(arrays[i]->storage, arrays[1]->storage) ||
             (out != nullptr && !takes_result_of(out, arrays[i])))
             return nullptr;
     return call;
@@ -227,6 +242,7 @@ bool run_arrays(const ModuleState &state, Op op, PyObject *const *operands, int 
                           layouts.strides(), stream);
         if (!fresh) return true;
         arrays[0] = array_of(fresh.get());
+        arrays[0]->layout = call->numbers[0];
     }
     if (!launch_ordered(state, *call, arrays, num_operands + 1, stream)) return PyErr_Occurred() != nullptr;
     *result = out != nullptr ? PyRef::borrow(out).release() : fresh.release();
@@ -296,8 +312,9 @@ bool match_tensors(const TypeRecord &record, const PlannedCall &call, PyObject *
     return true;
 }
 
-bool run_tensors(const ModuleState &state, const TypeRecord &known, Op op, PyObject *const *operands,
-                 int num_operands, PyObject *out, PyObject **result) noexcept {
+[[gnu::noinline]] bool run_tensors(const ModuleState &state, const TypeRecord &known, Op op,
+                                   PyObject *const *operands, int num_operands, PyObject *out,
+                                   PyObject **result) noexcept {
     const TypeRecord record = known;  // code that runs meanwhile may replace the one that is kept
     PlainTensor tensors[kMostArrays];
     *result = nullptr;
@@ -334,8 +351,8 @@ bool run_tensors(const ModuleState &state, const TypeRecord &known, Op op, PyObj
 
 }  // namespace
 
-bool run_planned(ModuleState &state, Op op, PyObject *const *operands, int num_operands, PyObject *out,
-                 PyObject **result) noexcept {
+[[gnu::hot]] bool run_planned(ModuleState &state, Op op, PyObject *const *operands, int num_operands,
+                              PyObject *out, PyObject **result) noexcept {
     if (is_array(state, operands[0])) return run_arrays(state, op, operands, num_operands, out, result);
     const TypeRecord *record = known_foreign(state, operands[0]);
     return record != nullptr && record->is_torch &&
@@ -397,7 +414,8 @@ void keep_plan(ModuleState &state, Backend backend, const ElementwiseCall &call,
     const bool of_arrays = are_arrays(state, backend, objects, num_arrays);
     if (!of_arrays && !are_tensors(state, objects, arrays, num_arrays, operands)) return;
     if (state.plans == nullptr) state.plans = new (std::nothrow) PlannedCalls;
-    if (state.plans == nullptr) return;
+    constexpr std::uint32_t kLastNumber = 0xFFFFFFFF - kMostArrays;
+    if (state.plans == nullptr || state.plans->last_number > kLastNumber) return;
     const unsigned place = slot_of(call.op, arrays[1], is_fresh, !of_arrays);
     std::unique_ptr<PlannedCall> &slot = state.plans->kept[place];
     if (slot != nullptr && slot->in_use) return;
@@ -414,6 +432,13 @@ void keep_plan(ModuleState &state, Backend backend, const ElementwiseCall &call,
         kept->device = operands[0]->foreign_device().id;
     }
     for (int i = 0; i < num_arrays; ++i) kept->layouts.add(arrays[i]);
+    for (int i = 0; i < num_arrays && of_arrays; ++i) {
+        std::uint32_t &number = array_of(objects[i])->layout;
+        for (int j = 0; j < i && number == 0; ++j)
+            if (have_same_layout(array_of(objects[i]), array_of(objects[j]))) number = kept->numbers[j];
+        if (number == 0) number = ++state.plans->last_number;
+        kept->numbers[i] = number;
+    }
     slot = std::move(kept);
 }
 

@@ -108,15 +108,15 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
 
 }  // namespace
 
-PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *other, PyObject *out,
-                          PyObject *given_stream) noexcept {
+[[gnu::hot]] PyObject *run_elementwise(ModuleState &state, Op op, PyObject *first, PyObject *other, PyObject *out,
+                                       PyObject *given_stream) noexcept {
     PyObject *const operands[] = {first, other};
     PyObject *result = nullptr;
-    if (given_stream == nullptr && info(op).kind != OpKind::scalar &&
-        run_brief(state, op, operands, arity(op), out, &result))
-        return result;
     if (given_stream == nullptr && state.plans != nullptr && !PyArray_CheckExact(first) &&
         run_planned(state, op, operands, arity(op), out, &result))
+        return result;
+    if (given_stream == nullptr && info(op).kind != OpKind::scalar &&
+        run_brief(state, op, operands, arity(op), out, &result))
         return result;
     return run(state, info(op).name, op, first, other, nullptr, out, given_stream);
 }
@@ -136,8 +136,8 @@ PyObject *run_copy(ModuleState &state, const char *function, PyObject *object, P
 
 namespace {
 
-PyObject *call_elementwise(Op op, PyObject *module, PyObject *const *values, Py_ssize_t count,
-                           PyObject *names) noexcept {
+[[gnu::hot]] PyObject *call_elementwise(Op op, PyObject *module, PyObject *const *values, Py_ssize_t count,
+                                        PyObject *names) noexcept {
     ModuleState &state = state_of(module);
     Arguments arguments;
     if (!parse_arguments(state, info(op).name, arity(op), values, count, names, &arguments)) return nullptr;
@@ -147,7 +147,7 @@ PyObject *call_elementwise(Op op, PyObject *module, PyObject *const *values, Py_
 }
 
 template <Op op>
-PyObject *method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+[[gnu::hot]] PyObject *method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
     return call_elementwise(op, module, values, count, names);
 }
 

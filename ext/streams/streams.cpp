@@ -171,7 +171,13 @@ bool stream_for_new(const ModuleState &state, const char *function, PyObject *de
     const bool has_device = device != nullptr && Py_IsNone(device) == 0;
     const bool has_stream = stream != nullptr && Py_IsNone(stream) == 0;
     int number = 0;
-    if (!has_device && !has_stream && any_active_blocks()) {
+    if (!has_device && !has_stream && !any_active_blocks()) {
+        const Status status = current_device(&number);
+        if (status != CUKERN_OK) raise_status(state, function, status);
+        out->set_default(number);
+        return status == CUKERN_OK;
+    }
+    if (!has_device && !has_stream) {
         PyRef innermost;
         if (!innermost_stream(state, &innermost)) return false;
         if (innermost) {

@@ -39,7 +39,7 @@ struct Shape {
 };
 
 // Raises the exception of a failure; always false.
-bool raise_failure(const ModuleState &state, const char *function, Status status) noexcept;
+[[gnu::cold]] bool raise_failure(const ModuleState &state, const char *function, Status status) noexcept;
 bool wait_before_foreign_use(const ModuleState &state, const char *function, const TrackedView &access,
                              const StreamRef &stream) noexcept;
 bool record_foreign_use(const ModuleState &state, const char *function, const TrackedView &access,
@@ -76,7 +76,7 @@ inline bool wait_if_exported(const ModuleState &state, const char *function, con
 
 // After a failure: waits for what was given to the stream before it, of which nothing else knows. Errors stay as
 // they are.
-void synchronize_after_failure(const StreamRef &stream) noexcept;
+[[gnu::cold]] void synchronize_after_failure(const StreamRef &stream) noexcept;
 
 // Out of memory: arrays in reference cycles may hold what nobody can reach. Whether a collection has let go of
 // any, so that the call is worth another try. It runs finalizers, which may change what has been read (see below).

@@ -157,7 +157,10 @@ private:
     friend class Graph;
     Storage() noexcept = default;
     ~Storage() = default;
-    Status wait_before_use_slow(const StreamRef &stream, bool write) noexcept;
+    // Aligned memory takes the system some 50 ns, so one Storage's is kept. Null: out of memory.
+    static Storage *fresh() noexcept;
+    void discard() noexcept;
+    [[gnu::cold]] Status wait_before_use_slow(const StreamRef &stream, bool write) noexcept;
     static Storage *make(Context *context, MemoryKind kind, std::size_t bytes, const StreamRef &stream,
                          void *data) noexcept;
     // A reused block may have pending work on its stream: other streams must wait for it.
@@ -166,7 +169,7 @@ private:
         if (stream.owner != nullptr) stream.owner->retain();
         count_ = 1;
     }
-    Status record_use_slow(const StreamRef &stream, bool write) noexcept;
+    [[gnu::cold]] Status record_use_slow(const StreamRef &stream, bool write) noexcept;
     Status add_use(const StreamRef &stream, bool write) noexcept;
     void take_events(Events *events) noexcept;
     void drop(int index) noexcept;

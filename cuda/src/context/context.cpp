@@ -22,7 +22,6 @@ namespace {
 struct Globals {
     ForkMutex mutex;
     Context *contexts[2] = {};  // by Backend; made once, never destroyed: the driver goes before we could
-    std::atomic<Context *> active{nullptr};
     std::atomic<Context *> processor{nullptr};  // the host back-end's, once it is used beside another one
     BackendInfo info;
 };
@@ -38,9 +37,10 @@ void start_anew() noexcept {
     if (parent == nullptr) return;
     if (parent->contexts[static_cast<int>(Backend::cuda)] == nullptr) {
         g_globals.store(nullptr, std::memory_order_relaxed);
+        g_active_context.store(nullptr, std::memory_order_relaxed);
         return;
     }
-    Context *const active = parent->active.load(std::memory_order_relaxed);
+    Context *const active = g_active_context.load(std::memory_order_relaxed);
     Context *&host = parent->contexts[static_cast<int>(Backend::host)];
     parent->processor.store(nullptr, std::memory_order_relaxed);
     if (active != host) host = nullptr;  // its locks may be held by threads that are not here
@@ -113,34 +113,22 @@ Status choose(BackendInfo *info) noexcept {
     return CUKERN_OK;
 }
 
+}  // namespace
+
 Status activate(Context **out) noexcept {
     Globals *g = globals();
     if (g == nullptr) return no_memory();
     const std::lock_guard lock(g->mutex);
-    Context *active = g->active.load(std::memory_order_relaxed);
+    Context *active = g_active_context.load(std::memory_order_relaxed);
     if (active == nullptr) {
         BackendInfo info;
         CUKERN_TRY(choose(&info));
         CUKERN_TRY(context_of(*g, info.backend, &active));
         g->info = info;
-        g->active.store(active, std::memory_order_release);
+        g_active_context.store(active, std::memory_order_release);
     }
     *out = active;
     return CUKERN_OK;
-}
-
-}  // namespace
-
-Status chosen_context(Context **out) noexcept {
-    Globals *g = globals();
-    if (g == nullptr) return no_memory();
-    *out = g->active.load(std::memory_order_acquire);
-    return *out != nullptr ? CUKERN_OK : activate(out);
-}
-
-Status context(Context **out) noexcept {
-    CUKERN_TRY(chosen_context(out));
-    return (*out)->runtime.ready();
 }
 
 Status processor_context(Context **out) noexcept {
@@ -198,7 +186,7 @@ Status testing::use_backend(Backend backend) noexcept {
     g->info = {};
     g->info.backend = backend;
     copy_text(g->info.reason, "chosen by a test");
-    g->active.store(active, std::memory_order_release);
+    g_active_context.store(active, std::memory_order_release);
     return CUKERN_OK;
 }
 

@@ -33,10 +33,22 @@ struct Context {
     std::atomic<Storage *> spares[kSpares] = {};
 };
 
-// The back-end in use, chosen on the first call. Fails after a fork of a process that had used the GPU.
-Status context(Context **out) noexcept;
-// The same without a look at whether it can work.
-Status chosen_context(Context **out) noexcept;
+// That of the back-end in use; null until one is chosen.
+inline std::atomic<Context *> g_active_context{nullptr};
+
+// Chooses a back-end, if none is in use.
+Status activate(Context **out) noexcept;
+
+// The back-end in use, chosen on the first call, without a look at whether it can work.
+inline Status chosen_context(Context **out) noexcept {
+    *out = g_active_context.load(std::memory_order_acquire);
+    return *out != nullptr ? CUKERN_OK : activate(out);
+}
+// The same. Fails after a fork of a process that had used the GPU, and where the device was lost.
+inline Status context(Context **out) noexcept {
+    CUKERN_TRY(chosen_context(out));
+    return (*out)->runtime.ready();
+}
 // The host back-end, for calls that the processor computes although another one is in use.
 Status processor_context(Context **out) noexcept;
 

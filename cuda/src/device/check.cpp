@@ -49,7 +49,7 @@ Status record_failure(cudaError_t error, const char *api) noexcept {
     return CUKERN_DEVICE_LOST;
 }
 
-Status lost_status() noexcept {
+[[gnu::hot]] Status lost_status() noexcept {
     if (!g_lost.load(std::memory_order_acquire)) return CUKERN_OK;
     const std::lock_guard lock(g_mutex);
     set_last_error(g_first);

@@ -10,34 +10,13 @@
 namespace cukern::cuda {
 namespace {
 
-int current_context(void **context) noexcept {
+[[gnu::hot]] int current_context(void **context) noexcept {
     static const auto function = look_up<int (*)(void **)>("cuCtxGetCurrent");
     return function != nullptr ? function(context) : cudaErrorNotSupported;
 }
 
-}  // namespace
-
-void *driver_function(const char *name, unsigned version) noexcept {
-    void *found = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    if (cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &result) != cudaSuccess)
-        cudaGetLastError();
-    return found;
-}
-
-LaunchFunction launch_function() noexcept {
-    static const auto function = look_up<LaunchFunction>("cuLaunchKernel");
-    return function;
-}
-
-cudaError_t launch_by_driver(void *function, const Grid &grid, cudaStream_t stream, void *params,
-                             std::size_t bytes) noexcept {
-    // One block of memory takes the driver less time than a list of parameters.
-    void *buffer[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                      CU_LAUNCH_PARAM_END};
-    if (grid.cluster == 1)
-        return static_cast<cudaError_t>(launch_function()(function, grid.blocks, 1, 1, grid.threads, 1, 1,
-                                                          grid.shared_bytes, stream, nullptr, buffer));
+// `extra` is what launch_by_driver gives the driver.
+cudaError_t launch_clusters(void *function, const Grid &grid, cudaStream_t stream, void **extra) noexcept {
     static const auto launch = look_up<decltype(&cuLaunchKernelEx)>("cuLaunchKernelEx");
     if (launch == nullptr) return cudaErrorNotSupported;
     CUlaunchAttribute attribute{};
@@ -51,7 +30,32 @@ cudaError_t launch_by_driver(void *function, const Grid &grid, cudaStream_t stre
     config.hStream = stream;
     config.attrs = &attribute;
     config.numAttrs = 1;
-    return static_cast<cudaError_t>(launch(&config, static_cast<CUfunction>(function), nullptr, buffer));
+    return static_cast<cudaError_t>(launch(&config, static_cast<CUfunction>(function), nullptr, extra));
+}
+
+}  // namespace
+
+void *driver_function(const char *name, unsigned version) noexcept {
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    if (cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &result) != cudaSuccess)
+        cudaGetLastError();
+    return found;
+}
+
+[[gnu::hot]] LaunchFunction launch_function() noexcept {
+    static const auto function = look_up<LaunchFunction>("cuLaunchKernel");
+    return function;
+}
+
+[[gnu::hot]] cudaError_t launch_by_driver(void *function, const Grid &grid, cudaStream_t stream, void *params,
+                                          std::size_t bytes) noexcept {
+    // One block of memory takes the driver less time than a list of parameters.
+    void *buffer[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                      CU_LAUNCH_PARAM_END};
+    if (grid.cluster != 1) return launch_clusters(function, grid, stream, buffer);
+    return static_cast<cudaError_t>(launch_function()(function, grid.blocks, 1, 1, grid.threads, 1, 1,
+                                                      grid.shared_bytes, stream, nullptr, buffer));
 }
 
 cudaError_t launch_by_runtime(const void *kernel, const Grid &grid, cudaStream_t stream,
@@ -86,12 +90,13 @@ void keep_launch(void *function, void *context, unsigned blocks, unsigned thread
     std::memcpy(prepared->params, params, bytes);
 }
 
-void *current_context() noexcept {
+[[gnu::hot]] void *current_context() noexcept {
     void *context = nullptr;
     return current_context(&context) == 0 ? context : nullptr;
 }
 
-void *KernelHandles::in_current_context(const void *symbol, unsigned shared_bytes, void **context) noexcept {
+[[gnu::hot]] void *KernelHandles::in_current_context(const void *symbol, unsigned shared_bytes,
+                                                     void **context) noexcept {
     *context = current_context();
     if (*context == nullptr) return nullptr;
     for (const Handle *handle = first_.load(std::memory_order_acquire); handle != nullptr; handle = handle->next)

@@ -241,11 +241,11 @@ protected:
         return check(cuda::launch_elementwise(launch, native(stream)), "cudaLaunchKernel");
     }
 
-    bool can_launch_prepared(const PreparedKernel &kernel) noexcept override {
-        return cuda::current_context() == kernel.context;
-    }
-
-    bool do_launch_prepared(PreparedKernel &kernel, Stream stream, Status *status) noexcept override {
+    [[gnu::hot]] bool launch_prepared(PreparedKernel &kernel, Stream stream, Status *status) noexcept override {
+        if (cuda::current_context() != kernel.context) return false;
+        *status = ready();
+        if (*status == CUKERN_OK) *status = count_launch("cuLaunchKernel");
+        if (*status != CUKERN_OK) return true;
         const cudaError_t error = cuda::launch_by_driver(kernel.function, {kernel.blocks, kernel.threads},
                                                          native(stream), kernel.params, kernel.bytes);
         if (cuda::may_be_outlived(error)) return false;

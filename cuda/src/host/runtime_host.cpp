@@ -174,8 +174,7 @@ protected:
     Status do_synchronize_event(Event) noexcept override { return CUKERN_OK; }
 
     // Nothing is kept of a launch here.
-    bool can_launch_prepared(const PreparedKernel &) noexcept override { return false; }
-    bool do_launch_prepared(PreparedKernel &, Stream, Status *) noexcept override { return false; }
+    bool launch_prepared(PreparedKernel &, Stream, Status *) noexcept override { return false; }
 
     Status do_launch_elementwise(const ElementwiseLaunch &launch, Stream) noexcept override {
         host::run_elementwise(launch);

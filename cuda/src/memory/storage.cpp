@@ -35,6 +35,9 @@ DeferredStorages &deferred_storages() noexcept {
     return *instance;
 }
 
+// The memory of a Storage that was given up, for the next one.
+std::atomic<void *> g_kept_memory{nullptr};
+
 Status no_memory() noexcept { return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left"); }
 
 // While its stream is captured nothing can be waited for there, not even what it had been given before.
@@ -115,9 +118,26 @@ Status HostWait::wait() noexcept {
     return CUKERN_OK;
 }
 
+Storage *Storage::fresh() noexcept {
+    void *memory = g_kept_memory.exchange(nullptr, std::memory_order_acq_rel);
+    if (memory == nullptr)
+        memory = ::operator new(sizeof(Storage), std::align_val_t{alignof(Storage)}, std::nothrow);
+    return memory != nullptr ? new (memory) Storage : nullptr;
+}
+
+void Storage::discard() noexcept {
+    this->~Storage();
+#ifdef __SANITIZE_ADDRESS__  // which looks for uses of what was freed
+    void *const before = this;
+#else
+    void *const before = g_kept_memory.exchange(this, std::memory_order_acq_rel);
+#endif
+    ::operator delete(before, std::align_val_t{alignof(Storage)});
+}
+
 Storage *Storage::make(Context *context, MemoryKind kind, std::size_t bytes, const StreamRef &stream,
                        void *data) noexcept {
-    auto *storage = new (std::nothrow) Storage;
+    Storage *storage = fresh();
     if (storage == nullptr) return nullptr;
     storage->context_ = context;
     storage->generation_ = fork_generation();
@@ -182,7 +202,7 @@ Status Storage::adopt(MemoryKind kind, void *data, std::size_t bytes, int device
                       Storage **out) noexcept {
     Context *active = nullptr;
     CUKERN_TRY(context(&active));
-    auto *storage = new (std::nothrow) Storage;
+    Storage *storage = fresh();
     if (storage == nullptr) return no_memory();
     storage->context_ = active;
     storage->generation_ = fork_generation();
@@ -398,7 +418,7 @@ void Storage::free_now() noexcept {
         if (uses_[i].owner != nullptr) uses_[i].owner->release();
     }
     if (free_list_owner_ != nullptr) free_list_owner_->release();
-    delete this;
+    discard();
 }
 
 Status release_after(const StreamRef &stream, Storage::Release release, void *owner) noexcept {

@@ -36,12 +36,13 @@ public:
         }
     }
 
-    Status launch(void *const *data, const StreamRef &stream) noexcept override {
+    [[gnu::hot]] Status launch(void *const *data, const StreamRef &stream) noexcept override {
         Context *active = nullptr;
-        CUKERN_TRY(context(&active));
+        CUKERN_TRY(chosen_context(&active));
         Status status = CUKERN_OK;
         if (fill_prepared(data, stream) && active->runtime.launch_prepared(prepared_, stream.handle, &status))
             return status;
+        CUKERN_TRY(active->runtime.ready());
         const DeviceGuard guard(active->runtime, stream.device);
         CUKERN_TRY(guard.status());
         for (int i = 0; i < arrays_; ++i) launch_.data[i] = static_cast<char *>(data[i]) + offsets_[i];
@@ -79,11 +80,11 @@ private:
     }
 
     // Members that every launch uses come first.
-    PreparedKernel prepared_;
     int device_ = 0;
     int arrays_ = 0;                // out and the inputs that are no values
     Address phases_[kMaxOperands];  // of the addresses within kAlignment
     Address shifts_[kMaxOperands];  // from the address of an array to the one in the launch
+    PreparedKernel prepared_;
     ElementwiseLaunch launch_;
     std::ptrdiff_t offsets_[kMaxOperands];  // from the address of an array to where the launch begins
 };

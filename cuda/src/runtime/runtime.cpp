@@ -48,7 +48,7 @@ void testing::inject_fault(Fault fault, int n) noexcept {
     g_faults[static_cast<int>(fault)].countdown.store(n, std::memory_order_relaxed);
 }
 
-bool testing::fails(Fault fault) noexcept {
+[[gnu::hot]] bool testing::fails(Fault fault) noexcept {
     FaultCounter &counter = g_faults[static_cast<int>(fault)];
     counter.calls.fetch_add(1, std::memory_order_relaxed);
     if (counter.countdown.load(std::memory_order_relaxed) <= 0) return false;
@@ -159,11 +159,8 @@ Status Runtime::launch_elementwise(const ElementwiseLaunch &launch, Stream strea
     return fails(Fault::launch) ? injected("cudaLaunchKernel") : do_launch_elementwise(launch, stream);
 }
 
-bool Runtime::launch_prepared(PreparedKernel &kernel, Stream stream, Status *status) noexcept {
-    if (!can_launch_prepared(kernel)) return false;
-    if (!fails(Fault::launch)) return do_launch_prepared(kernel, stream, status);
-    *status = injected("cudaLaunchKernel");
-    return true;
+[[gnu::hot]] Status Runtime::count_launch(const char *api) noexcept {
+    return fails(Fault::launch) ? injected(api) : CUKERN_OK;
 }
 
 Status call_brief_loop(const HostLoop &loop, char **data, std::int64_t count,
