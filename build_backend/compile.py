@@ -59,10 +59,8 @@ FAST = (
     "cuda/src/host",
     "cuda/src/plan",
     "cuda/src/runtime",
-    "cuda/src/operations",
     "ext/base",
     "ext/call",
-    "ext/ops",
     "ext/view",
 )
 # What runs once, or is slow by nature: its size counts.

@@ -69,6 +69,29 @@ def test_shapes(dtype: str, form: str, rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(out, wanted_product(a, b), err_msg=f"{m} x {n} x {k}")
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_small_matrices_amid_nan(dtype: str, form: str, rng: np.random.Generator) -> None:
+    sides = [1, 7, 8, 15, 16, 17, 31, 40, 65, 100, 128, 190, 255]
+    for _ in range(40 if SMALL else 120):
+        m, n, k = (int(side) for side in rng.choice(sides, 3))
+        count = int(rng.integers(1, 4))
+        a, b = values(rng, (count, m, k), dtype), values(rng, (count, k, n), dtype)
+        placed = []
+        for x, letter in ((a, form[0]), (b, form[1]), (np.zeros((count, m, n), dtype), "NT"[rng.integers(0, 2)])):
+            rows, columns = x.shape[1:] if letter == "N" else x.shape[:0:-1]
+            larger = np.full((count, rows + 2, columns + 3), np.nan, dtype)
+            view = larger[:, 1:-1, 2:-1]
+            view = view if letter == "N" else view.swapaxes(1, 2)
+            view[...] = x
+            placed.append((view, larger))
+        (x, _), (y, _), (out, around) = placed
+        cukern.matmul_tiled(x, y, out=out)
+        np.testing.assert_array_equal(out, wanted_product(a, b), err_msg=f"{count} of {m} x {n} x {k}")
+        out[...] = np.nan
+        assert np.isnan(around).all(), "what lies around the result stays as it was"
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 def test_sums_that_blocks_share(dtype: str, rng: np.random.Generator) -> None:
     for m, n, k in [(64, 64, 4000), (300, 500, 2100), (3, 2, 9001), (129, 257, 1531)][:: 3 if SMALL else 1]:

@@ -38,26 +38,29 @@ double time_of(const TileSchedule &s, const Cost &cost) noexcept {
     return cost.start + steps * cost.step + (s.shared > 0 ? cost.join : 0);
 }
 
-// Whether the tiled kernel is compiled for a type; the sliced one is for all that products are computed in.
-// Integers are multiplied at half the rate of floats, and complex numbers take four times the fma for what they
-// read, so that they would gain little by it.
-constexpr bool has_tiled(ElementType type) { return type == ElementType::float32 || type == ElementType::float64; }
+// Whether the tiled kernel and the direct one are compiled for a type; the sliced one is for all that products are
+// computed in. Integers are multiplied at half the rate of floats, and complex numbers take four times the fma for
+// what they read, so that they would gain little by it.
+constexpr bool has_all_kernels(ElementType type) {
+    return type == ElementType::float32 || type == ElementType::float64;
+}
 
 // A kernel with the side that it takes a product from.
 struct Choice {
-    bool is_tiled;
+    enum class Kernel { sliced, tiled, direct } kernel;
     bool is_transposed;
-    TileSchedule schedule;
+    TileSchedule schedule;  // of the first two
 };
 
 template <ElementType type>
 Choice choose(const MatmulLaunch &launch, const Chip &chip) noexcept {
     using T = CTypeOf<type>;
-    Choice choice{false, false, schedule_sliced<T>(launch, chip)};
-    if constexpr (has_tiled(type)) {
+    Choice choice{Choice::Kernel::sliced, false, schedule_sliced<T>(launch, chip)};
+    if constexpr (has_all_kernels(type)) {
         constexpr bool kIsWide = sizeof(T) == 4;
         constexpr Cost kTiled = kIsWide ? Cost{5, 2.7, 10} : Cost{5, 1.5, 10};
         constexpr Cost kSliced = kIsWide ? Cost{2.6, 2.4, 3} : Cost{2.6, 1.0, 3};
+        constexpr double kBeyond = kIsWide ? -1.8 : 0.8;  // what these take of small products beyond `least`
         double least = time_of(choice.schedule, kSliced);
         for (const bool is_transposed : {false, true}) {
             if (chip.generation < 8) break;  // for which it is not compiled
@@ -65,9 +68,11 @@ Choice choose(const MatmulLaunch &launch, const Chip &chip) noexcept {
             // It stores rows, and leaves it to the kernel that adds up shared tiles to store columns.
             if (is_transposed != launch.c_transposed && schedule.whole > 0) continue;
             const double time = time_of(schedule, kTiled);
-            if (time < least) choice = {true, is_transposed, schedule};
+            if (time < least) choice = {Choice::Kernel::tiled, is_transposed, schedule};
             least = std::min(least, time);
         }
+        if (has_direct(type, chip.generation) && time_of_direct<T>(launch) < least + kBeyond)
+            choice = {Choice::Kernel::direct, false, {}};
     }
     return choice;
 }
@@ -96,8 +101,9 @@ template <ElementType type>
 cudaError_t launch_chosen(const MatmulLaunch &launch, const Chip &chip, cudaStream_t stream) noexcept {
     using T = CTypeOf<type>;
     const Choice &choice = kept_choice<type>(launch, chip);
-    if constexpr (has_tiled(type)) {
-        if (choice.is_tiled)
+    if constexpr (has_all_kernels(type)) {
+        if (choice.kernel == Choice::Kernel::direct) return launch_matmul_direct<T>(launch, stream);
+        if (choice.kernel == Choice::Kernel::tiled)
             return launch_matmul_tiled<T>(choice.is_transposed ? transposed(launch) : launch, choice.schedule,
                                           stream);
     }

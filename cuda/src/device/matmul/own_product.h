@@ -36,4 +36,22 @@ template <typename T>
 cudaError_t launch_matmul_sliced(const MatmulLaunch &launch, const TileSchedule &schedule, const Chip &chip,
                                  cudaStream_t stream) noexcept;
 
+// float32 and float64 alone; float64 for generations that have tensor cores for it. The time is an estimate, in
+// microseconds.
+constexpr bool has_direct(ElementType type, int generation) {
+    return generation >= 8 && (type == ElementType::float32 || generation < 12);
+}
+template <typename T>
+double time_of_direct(const MatmulLaunch &launch) noexcept;
+template <typename T>
+cudaError_t launch_matmul_direct(const MatmulLaunch &launch, cudaStream_t stream) noexcept;
+template <>
+double time_of_direct<float>(const MatmulLaunch &launch) noexcept;
+template <>
+double time_of_direct<double>(const MatmulLaunch &launch) noexcept;
+template <>
+cudaError_t launch_matmul_direct<float>(const MatmulLaunch &launch, cudaStream_t stream) noexcept;
+template <>
+cudaError_t launch_matmul_direct<double>(const MatmulLaunch &launch, cudaStream_t stream) noexcept;
+
 }  // namespace cukern::cuda
