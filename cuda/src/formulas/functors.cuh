@@ -7,7 +7,7 @@
 
 #include "cukern/ops.h"
 #include "formulas/arithmetic.cuh"
-#include "formulas/complex_math.cuh"
+#include "formulas/complex_power.cuh"
 #include "formulas/integer_math.cuh"
 #include "formulas/real_math.cuh"
 
@@ -110,7 +110,7 @@ struct Formula<Op::pow> {
     template <typename T>
     CUKERN_HD static T apply(T a, T b) {
         if constexpr (is_complex<T>)
-            return narrowed<T>(complex_math::pow(widened(a), widened(b)));
+            return complex_math::pow(a, b);
         else if constexpr (std::is_integral_v<T>)
             return integer_power(a, b);
         else
@@ -286,7 +286,7 @@ struct Formula<Op::reciprocal> {
     template <typename T>
     CUKERN_HD static T apply(T a) {
         if constexpr (is_complex<T>)
-            return narrowed<T>(complex_math::reciprocal(widened(a)));
+            return complex_math::reciprocal(a);
         else if constexpr (std::is_integral_v<T>)
             return integer_reciprocal(a);
         else
@@ -376,31 +376,28 @@ struct Formula<Op::conj> {
         CUKERN_REAL_OR_COMPLEX(real_math::id(a), complex)                           \
         CUKERN_HD static float apply_coarse(float a) { return coarse_math::id(a); } \
     };
-// Of complex64 in complex128, or in float32.
-#define CUKERN_FUNCTION(id, real) CUKERN_FORMULA(id, real, narrowed<T>(complex_math::id(widened(a))))
-#define CUKERN_PLAIN_FUNCTION(id, real) CUKERN_FORMULA(id, real, complex_math::id(a))
-#define CUKERN_OWN_FUNCTION(id) CUKERN_COARSE_FORMULA(id, narrowed<T>(complex_math::id(widened(a))))
+#define CUKERN_FUNCTION(id, real) CUKERN_FORMULA(id, real, complex_math::id(a))
+#define CUKERN_OWN_FUNCTION(id) CUKERN_COARSE_FORMULA(id, complex_math::id(a))
 CUKERN_FUNCTION(sqrt, std::sqrt(a))
-CUKERN_PLAIN_FUNCTION(exp, std::exp(a))
-CUKERN_PLAIN_FUNCTION(expm1, std::expm1(a))
-CUKERN_PLAIN_FUNCTION(log, std::log(a))
-CUKERN_PLAIN_FUNCTION(log1p, std::log1p(a))
-CUKERN_PLAIN_FUNCTION(log2, std::log2(a))
-CUKERN_PLAIN_FUNCTION(log10, std::log10(a))
-CUKERN_PLAIN_FUNCTION(sin, std::sin(a))
-CUKERN_PLAIN_FUNCTION(cos, std::cos(a))
+CUKERN_FUNCTION(exp, std::exp(a))
+CUKERN_FUNCTION(expm1, std::expm1(a))
+CUKERN_FUNCTION(log, std::log(a))
+CUKERN_FUNCTION(log1p, std::log1p(a))
+CUKERN_FUNCTION(log2, std::log2(a))
+CUKERN_FUNCTION(log10, std::log10(a))
+CUKERN_FUNCTION(sin, std::sin(a))
+CUKERN_FUNCTION(cos, std::cos(a))
 CUKERN_OWN_FUNCTION(tan)
 CUKERN_FUNCTION(asin, std::asin(a))
 CUKERN_FUNCTION(acos, std::acos(a))
-CUKERN_PLAIN_FUNCTION(atan, std::atan(a))
-CUKERN_COARSE_FORMULA(sinh, complex_math::sinh(a))
-CUKERN_PLAIN_FUNCTION(cosh, std::cosh(a))
+CUKERN_FUNCTION(atan, std::atan(a))
+CUKERN_OWN_FUNCTION(sinh)
+CUKERN_FUNCTION(cosh, std::cosh(a))
 CUKERN_FUNCTION(tanh, std::tanh(a))
 CUKERN_OWN_FUNCTION(asinh)
 CUKERN_OWN_FUNCTION(acosh)
-CUKERN_COARSE_FORMULA(atanh, complex_math::atanh(a))
+CUKERN_OWN_FUNCTION(atanh)
 #undef CUKERN_OWN_FUNCTION
-#undef CUKERN_PLAIN_FUNCTION
 #undef CUKERN_FUNCTION
 #undef CUKERN_COARSE_FORMULA
 #undef CUKERN_FORMULA
