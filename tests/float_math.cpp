@@ -16,9 +16,16 @@ struct Function {
 };
 
 const Function kFunctions[] = {
-    {"tan", math::tan, nullptr},     {"sinh", math::sinh, nullptr},   {"asinh", math::asinh, nullptr},
-    {"acosh", math::acosh, nullptr}, {"atanh", math::atanh, nullptr}, {"hypot", nullptr, math::hypot},
-    {"atan2", nullptr, math::atan2}, {"pow", nullptr, math::pow},     {"logaddexp", nullptr, math::log_of_sum},
+    {"tan", math::tan, nullptr},
+    {"sinh", math::sinh, nullptr},
+    {"asinh", math::asinh, nullptr},
+    {"acosh", math::acosh, nullptr},
+    {"atanh", math::atanh, nullptr},
+    {"hypot", nullptr, math::hypot},
+    {"atan2", nullptr, math::atan2},
+    {"pow", nullptr, math::pow},
+    {"logaddexp", nullptr, math::log_of_sum},
+    {"rough_angle", nullptr, math::rough_angle},
 };
 
 }  // namespace

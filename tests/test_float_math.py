@@ -48,6 +48,17 @@ def test_binary(float_math: Callable[..., np.ndarray], name: str, rng: np.random
     assert_close(float_math, name, *pairs(rng, 3_000_000))
 
 
+def test_rough_angle(float_math: Callable[..., np.ndarray], rng: np.random.Generator) -> None:
+    """The angle of complex numbers, whose bound is of the modulus: two units more than atan2."""
+    special = np.array(SPECIAL, np.float32)
+    values = np.concatenate([special, -special])
+    grid = np.array(list(itertools.product(values, values)), np.float32).T.copy()
+    for a, b in (grid, pairs(rng, 3_000_000)):
+        exact = exact_result(np, "atan2", a, b)
+        error = errors(np, "atan2", float_math("rough_angle", a, b), exact, a, b)
+        assert error.max() <= BOUND + 2, (error.max(), float(a[error.argmax()]), float(b[error.argmax()]))
+
+
 def test_multiples_of_pi(float_math: Callable[..., np.ndarray]) -> None:
     """Close to its poles and zeros the tangent has what is left of the argument after many digits have cancelled."""
     turns = np.concatenate([np.arange(1, 200_000), 2.0 ** np.arange(18, 120)])

@@ -144,14 +144,4 @@ CUKERN_HD bool is_nan(T value) {
         return value != value;
 }
 
-// complex64 by way of complex128, any complex function being given there alone.
-template <typename T>
-CUKERN_HD T narrowed(Complex128 value) {
-    return convert<T>(value);
-}
-template <typename T>
-CUKERN_HD Complex128 widened(T value) {
-    return convert<Complex128>(value);
-}
-
 }  // namespace cukern

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "formulas/convert.cuh"
+#include "formulas/float_math.cuh"
 
 namespace cukern::complex_math {
 
@@ -46,6 +47,34 @@ CUKERN_HD Part<C> largest(C z) {
 template <typename C>
 CUKERN_HD constexpr Part<C> part(double value) {
     return static_cast<Part<C>>(value);
+}
+
+// To 2 units in the last place of float32, in a few instructions, where `b` is from 2**-126 to 2**126; of float64
+// as exact as it gets.
+template <typename R>
+CUKERN_HD R rough_quotient(R a, R b) {
+    if constexpr (sizeof(R) == sizeof(float))
+        return float_math::rough_quotient(a, b);
+    else
+        return a / b;
+}
+// The same of a root.
+template <typename R>
+CUKERN_HD R rough_root(R a) {
+    if constexpr (sizeof(R) == sizeof(float))
+        return float_math::rough_root(a);
+    else
+        return std::sqrt(a);
+}
+
+// atan2, likewise.
+CUKERN_HD double angle(double y, double x) { return std::atan2(y, x); }
+CUKERN_HD float angle(float y, float x) {
+#ifdef __CUDA_ARCH__
+    return float_math::rough_angle(y, x);
+#else
+    return std::atan2(y, x);
+#endif
 }
 
 // Sine and cosine in one: on a GPU they share what takes longest.
@@ -173,31 +202,31 @@ CUKERN_LONG_FUNCTION Part<C> log_modulus(C z) {
 
 template <typename C>
 CUKERN_HD C log(C z) {
-    return {log_modulus(z), std::atan2(z.imag, z.real)};
+    return {log_modulus(z), angle(z.imag, z.real)};
 }
 template <typename C>
 CUKERN_HD C log2(C z) {
-    return {log_modulus(z) * part<C>(kLog2E), std::atan2(z.imag, z.real) * part<C>(kLog2E)};
+    return {log_modulus(z) * part<C>(kLog2E), angle(z.imag, z.real) * part<C>(kLog2E)};
 }
 template <typename C>
 CUKERN_HD C log10(C z) {
-    return {log_modulus(z) * part<C>(kLog10E), std::atan2(z.imag, z.real) * part<C>(kLog10E)};
+    return {log_modulus(z) * part<C>(kLog10E), angle(z.imag, z.real) * part<C>(kLog10E)};
 }
 
 template <typename C>
 CUKERN_LONG_FUNCTION C log1p(C z) {
     const C shifted = {z.real + 1, z.imag};
-    const auto angle = std::atan2(shifted.imag, shifted.real);
+    const Part<C> argument = angle(shifted.imag, shifted.real);
     if (largest(z) < part<C>(0.5) && is_finite(z)) {
 #ifndef __CUDA_ARCH__
         const Z wide = {z.real, z.imag};
         const double beyond_1 = wide.real * (2 + wide.real) + wide.imag * wide.imag;
-        return {static_cast<Part<C>>(std::log1p(beyond_1) / 2), angle};
+        return {static_cast<Part<C>>(std::log1p(beyond_1) / 2), argument};
 #else
-        return {std::log1p(z.real * (2 + z.real) + z.imag * z.imag) / 2, angle};
+        return {std::log1p(z.real * (2 + z.real) + z.imag * z.imag) / 2, argument};
 #endif
     }
-    return {log_modulus(shifted), angle};
+    return {log_modulus(shifted), argument};
 }
 
 // Scaled by an even power of two where a square would overflow or vanish.
@@ -227,9 +256,9 @@ CUKERN_LONG_FUNCTION C sqrt(C z) {
     }
     const R x = z.real * scale;
     const R y = z.imag * scale;
-    const R root = std::sqrt((std::abs(x) + std::sqrt(x * x + y * y)) / 2);
+    const R root = rough_root((std::abs(x) + rough_root(x * x + y * y)) / 2);
     const R large = root * back;
-    const R other = y / (2 * root) * back;
+    const R other = rough_quotient(y, 2 * root) * back;
     return x >= 0 ? C{large, other} : C{std::abs(other), std::copysign(large, z.imag)};
 }
 
@@ -284,8 +313,8 @@ CUKERN_LONG_FUNCTION C tanh(C z) {
     const auto [sine, cosine] = sine_and_cosine(y);
     if (std::abs(x) > kLarge) return {std::copysign(R{1}, x), 4 * sine * cosine * std::exp(-2 * std::abs(x))};
     const R s = std::sinh(x);
-    const R denominator = s * s + cosine * cosine;
-    return {s * std::sqrt(1 + s * s) / denominator, sine * cosine / denominator};
+    const R one = rough_quotient(R{1}, s * s + cosine * cosine);
+    return {s * rough_root(1 + s * s) * one, sine * cosine * one};
 }
 
 template <typename C>
@@ -326,11 +355,11 @@ CUKERN_LONG_FUNCTION C asinh(C z) {
         if (std::isinf(x)) return {x, y != y ? y : std::copysign(R{0}, y)};
         if (x != x) return {x, y == 0 ? y : nan};
         if (y != y) return {nan, nan};
-        return {std::copysign(log_modulus(z) + part<C>(kLn2), x), std::atan2(y, std::abs(x))};
+        return {std::copysign(log_modulus(z) + part<C>(kLn2), x), angle(y, std::abs(x))};
     }
     const C a = sqrt(C{1 - y, x});  // of 1 + i z and 1 - i z
     const C b = sqrt(C{1 + y, -x});
-    return {std::asinh(imag_product(b, a)), std::atan2(y, real_product(a, b))};
+    return {std::asinh(imag_product(b, a)), angle(y, real_product(a, b))};
 }
 
 template <typename C>
@@ -352,10 +381,10 @@ CUKERN_LONG_FUNCTION C acos(C z) {
         return {part<C>(x == 0 ? kPi / 2 : nan_value()), part<C>(nan_value())};
     }
     if (largest(z) > kLargest<R>)
-        return {std::atan2(std::abs(y), x), std::copysign(log_modulus(z) + part<C>(kLn2), -y)};
+        return {angle(std::abs(y), x), std::copysign(log_modulus(z) + part<C>(kLn2), -y)};
     const C a = sqrt(C{1 - x, -y});
     const C b = sqrt(C{1 + x, y});
-    return {2 * std::atan2(a.real, b.real), std::asinh(imag_product(b, a))};
+    return {2 * angle(a.real, b.real), std::asinh(imag_product(b, a))};
 }
 
 template <typename C>
@@ -383,8 +412,8 @@ CUKERN_LONG_FUNCTION C atanh(C z) {
         const R real = y == 0 ? part<C>(kInfinity) : (static_cast<R>(kLn2) - std::log(std::abs(y))) / 2;
         return {std::copysign(real, z.real), y == 0 ? y : std::copysign(kHalfPi / 2, y)};
     }
-    const R real = std::log1p(4 * x / ((1 - x) * (1 - x) + y * y)) / 4;
-    return {std::copysign(real, z.real), std::atan2(2 * y, (1 - x) * (1 + x) - y * y) / 2};
+    const R real = std::log1p(rough_quotient(4 * x, (1 - x) * (1 - x) + y * y)) / 4;
+    return {std::copysign(real, z.real), angle(2 * y, (1 - x) * (1 + x) - y * y) / 2};
 }
 
 template <typename C>

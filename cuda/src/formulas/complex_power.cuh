@@ -19,6 +19,20 @@ CUKERN_LONG_FUNCTION Z sign(Z z) {
     return {z.real / modulus, z.imag / modulus};
 }
 
+// float64 holds the squares of both parts.
+CUKERN_HD Complex64 sign(Complex64 z) {
+    const double x = z.real;
+    const double y = z.imag;
+    const double square = x * x + y * y;
+#ifdef __CUDA_ARCH__
+    const double one = ::rsqrt(square);
+#else
+    const double one = 1 / std::sqrt(square);
+#endif
+    const Z found = square > 0 && std::isfinite(square) ? Z{x * one, y * one} : sign(Z{x, y});
+    return {static_cast<float>(found.real), static_cast<float>(found.imag)};
+}
+
 // By Smith's method, as NumPy: what can be finite is. One path for both cases, which neighbouring threads mix.
 CUKERN_LONG_FUNCTION Z reciprocal(Z z) {
     const bool is_real_larger = std::abs(z.imag) <= std::abs(z.real);

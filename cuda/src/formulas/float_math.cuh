@@ -50,10 +50,31 @@ CUKERN_HD Pair product(float a, float b) {
     return {high, std::fma(a, b, -high)};
 }
 
+// To 2 units in the last place, in a few instructions, where b is from 2**-126 to 2**126.
+CUKERN_HD float rough_quotient(float a, float b) {
+#ifdef __CUDA_ARCH__
+    return __fdividef(a, b);
+#else
+    return a / b;
+#endif
+}
+
+// The same of a root.
+CUKERN_HD float rough_root(float a) {
+#ifdef __CUDA_ARCH__
+    float root;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(a));
+    return root;
+#else
+    return std::sqrt(a);
+#endif
+}
+
+// Of a `b` as rough_quotient takes it: what is left of the first quotient corrects it.
 CUKERN_HD Pair quotient(Pair a, Pair b) {
-    const float high = a.high / b.high;
+    const float high = rough_quotient(a.high, b.high);
     const float rest = std::fma(-high, b.high, a.high);
-    return ordered_sum(high, (rest + a.low - high * b.low) / b.high);
+    return ordered_sum(high, rough_quotient(rest + a.low - high * b.low, b.high));
 }
 
 // Of a positive pair.
@@ -141,24 +162,30 @@ CUKERN_HD float sinh(float x) {
     return std::copysign(half - 0.25F / half, x);
 }
 
-// To 2 units in the last place, in a few instructions, where b is no larger than 2**126.
-CUKERN_HD float rough_quotient(float a, float b) {
-#ifdef __CUDA_ARCH__
-    return __fdividef(a, b);
-#else
-    return a / b;
-#endif
-}
-
-// The same of a root.
-CUKERN_HD float rough_root(float a) {
-#ifdef __CUDA_ARCH__
-    float root;
-    asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(a));
-    return root;
-#else
-    return std::sqrt(a);
-#endif
+// atan2, to some 3 units in the last place: of polynomials that interpolate, the one of atan(q) / q.
+CUKERN_HD float rough_angle(float y, float x) {
+    const float u = std::abs(x);
+    const float v = std::abs(y);
+    const float larger = u < v ? v : u;
+    const float smaller = u < v ? u : v;
+    const float scale = larger > 0x1p100F ? 0x1p-60F : larger < 0x1p-60F ? 0x1p60F : 1;
+    float q = rough_quotient(smaller * scale, larger * scale);
+    q = larger == 0 ? 0 : smaller == kInfinity ? 1 : q;
+    const float square = q * q;
+    float p = 0.00276628346F;
+    p = std::fma(p, square, -0.015731249F);
+    p = std::fma(p, square, 0.0421376228F);
+    p = std::fma(p, square, -0.0745685473F);
+    p = std::fma(p, square, 0.106183708F);
+    p = std::fma(p, square, -0.141977981F);
+    p = std::fma(p, square, 0.199918717F);
+    p = std::fma(p, square, -0.333330363F);
+    float found = std::fma(p * square, q, q);
+    constexpr float kHalfPi = 1.57079637F;
+    constexpr float kHalfPiRest = -4.37113883e-8F;
+    if (u < v) found = (kHalfPi - found) + kHalfPiRest;
+    if (std::copysign(1.0F, x) < 0) found = (2 * kHalfPi - found) + 2 * kHalfPiRest;
+    return x != x || y != y ? x + y : std::copysign(found, y);
 }
 
 // log(1 + a + b), where the larger of the two comes first.
@@ -204,8 +231,12 @@ CUKERN_HD float atanh(float x) {
         return std::fma(p * square, x, x);
     }
     if (!(magnitude < 1)) return magnitude == 1 ? std::copysign(kInfinity, x) : x != x ? x : kInfinity - kInfinity;
-    const Pair ratio = quotient(sum(1, magnitude), sum(1, -magnitude));
-    return std::copysign(value_of(log(ratio)) / 2, x);
+    // log1p(2 x / (1 - x)) / 2
+    const Pair below = ordered_sum(1, -magnitude);
+    const float ratio = 2 * magnitude / below.high;
+    const float rest = std::fma(-ratio, below.high, 2 * magnitude) - ratio * below.low;
+    const float logarithm = std::log1p(ratio) + rough_quotient(rest, below.high * (1 + ratio));
+    return std::copysign(logarithm / 2, x);
 }
 
 // x less the nearest multiple of pi / 2, and that multiple's number modulo 4.
@@ -275,7 +306,7 @@ CUKERN_HD float tan(float x) {
     const float tangent = angle.high + rest;
     const Pair value = ordered_sum(angle.high, rest + std::fma(angle.low * tangent, tangent, angle.low));
     if (quadrant % 2 == 0) return value.high == 0 ? x : value.high;
-    const float inverse = 1 / value.high;
+    const float inverse = rough_quotient(1, value.high);
     return -std::fma(inverse, std::fma(-value.high, inverse, 1.0F) - value.low * inverse, inverse);
 }
 

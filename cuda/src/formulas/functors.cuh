@@ -264,7 +264,7 @@ struct Formula<Op::sign> {
     template <typename T>
     CUKERN_HD static T apply(T a) {
         if constexpr (is_complex<T>)
-            return narrowed<T>(complex_math::sign(widened(a)));
+            return complex_math::sign(a);
         else
             return a > T{0} ? T{1} : is_negative(a) ? static_cast<T>(-1) : a == T{0} ? T{0} : a;
     }

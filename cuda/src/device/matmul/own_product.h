@@ -37,9 +37,9 @@ cudaError_t launch_matmul_sliced(const MatmulLaunch &launch, const TileSchedule 
                                  cudaStream_t stream) noexcept;
 
 // float32 and float64 alone; float64 for generations that have tensor cores for it. The time is an estimate, in
-// microseconds.
+// microseconds. A launch has elements, and k is not 0.
 constexpr bool has_direct(ElementType type, int generation) {
-    return generation >= 8 && (type == ElementType::float32 || generation < 12);
+    return type == ElementType::float32 || (generation >= 8 && generation < 12);
 }
 template <typename T>
 double time_of_direct(const MatmulLaunch &launch) noexcept;
