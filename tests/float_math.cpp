@@ -1,5 +1,5 @@
-// The functions of cuda/src/formulas/float_math.cuh for tests: on the host they give what they give on a GPU,
-// since all of their steps are IEEE 754's, but for the last bits where nvcc fuses a product with a sum.
+// The functions of cuda/src/formulas/float_math.cuh for tests: on the host they give what they give on a GPU, but
+// for the last bits: nvcc fuses products with sums, and rough quotients and roots are exact here.
 #include "formulas/float_math.cuh"
 
 #include <cstdint>

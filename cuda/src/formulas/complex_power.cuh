@@ -1,5 +1,5 @@
-// Quotients and powers of complex numbers. Those of complex64 are computed in float64, and rounded once; powers
-// that are not whole in float32, by the functions of complex_math.cuh.
+// Quotients and powers of complex numbers. Those of complex64 are computed in float64, and rounded once; but
+// powers other than small whole ones in float32, by the functions of complex_math.cuh.
 #pragma once
 
 #include <cmath>

@@ -162,7 +162,7 @@ CUKERN_HD float sinh(float x) {
     return std::copysign(half - 0.25F / half, x);
 }
 
-// atan2, to some 3 units in the last place: of polynomials that interpolate, the one of atan(q) / q.
+// atan2, to some 6 units in the last place: the polynomial interpolates atan(q) / q.
 CUKERN_HD float rough_angle(float y, float x) {
     const float u = std::abs(x);
     const float v = std::abs(y);
@@ -339,9 +339,9 @@ CUKERN_HD float atan2(float y, float x) {
     if (above == kInfinity) {
         base = kQuarterPi;
     } else if (below > 0 && below < kInfinity) {
-        const float scale = below > power_of_two(100)   ? power_of_two(-40)
-                            : below < power_of_two(-40) ? power_of_two(80)
-                                                        : 1;
+        // What is left of a quotient must not vanish, and its divisor stay below 2**126.
+        const bool is_small = above < power_of_two(-40) && below < power_of_two(40);
+        const float scale = below > power_of_two(100) ? power_of_two(-40) : is_small ? power_of_two(80) : 1;
         above *= scale;
         below *= scale;
         constexpr float kTanEighth = 0.414213568F;

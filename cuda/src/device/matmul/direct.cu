@@ -4,9 +4,9 @@
 // they multiply straight into registers, all of it at once, without stages in shared memory and waits for them.
 //
 // matmul_direct_kernel: float64, on tensor cores. A block computes a tile of c of 16 rows; its warps share k, and
-// at
-//   the end all threads add up the warps' sums in shared memory. A lane loads two neighbours along k, in the order
-//   in which memory has them: the instruction's k 0 to 7 are the lanes' first elements, then their second ones.
+//   at the end all threads add up the warps' sums in shared memory. A lane loads two neighbours along k, in the
+//   order in which memory has them: the instruction's k 0 to 7 are the lanes' first elements, then their second
+//   ones.
 // matmul_elements_kernel: float32. A thread computes an element of c, with all of k or kDepth of it at a time.
 //
 // Limited by latency; of larger products by how often an element is loaded, once for 8 or 16 products.

@@ -60,7 +60,7 @@ Choice choose(const MatmulLaunch &launch, const Chip &chip) noexcept {
         constexpr bool kIsWide = sizeof(T) == 4;
         constexpr Cost kTiled = kIsWide ? Cost{5, 2.7, 10} : Cost{5, 1.5, 10};
         constexpr Cost kSliced = kIsWide ? Cost{2.6, 2.4, 3} : Cost{2.6, 1.0, 3};
-        constexpr double kBeyond = kIsWide ? -1.8 : 0.8;  // what these take of small products beyond `least`
+        constexpr double kBeyond = kIsWide ? -1.8 : 0.8;  // what these kernels take beyond it where k is short
         double least = time_of(choice.schedule, kSliced);
         for (const bool is_transposed : {false, true}) {
             if (chip.generation < 8) break;  // for which it is not compiled
@@ -127,7 +127,7 @@ void with_type(ElementType type, const Function &function) noexcept {
 // Calls function(launch) for parts of a batch, none of which has too many tiles, until one fails.
 template <typename Function>
 cudaError_t for_each_part(const MatmulLaunch &launch, const Function &function) noexcept {
-    constexpr std::int64_t kLeastSide = 32;  // of a tile
+    constexpr std::int64_t kLeastSide = 8;  // of a tile
     const std::int64_t tiles = divided_up(launch.m, kLeastSide) * divided_up(launch.n, kLeastSide);
     const std::int64_t most = std::max<std::int64_t>(1, kMostTiles / tiles);
     if (launch.batch <= most) return function(launch);
