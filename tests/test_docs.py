@@ -46,8 +46,8 @@ def test_readme_examples() -> None:
     assert run.returncode == 0, run.stderr
 
 
-@pytest.mark.build
 @pytest.mark.gpu
+@pytest.mark.unsanitized  # a process of its own; other tests have its kernels checked
 def test_examples_of_kernels() -> None:
     if not HAS_GPU:
         pytest.skip("needs a GPU")
@@ -89,7 +89,7 @@ def test_the_architecture_page_names_every_folder() -> None:
         assert f"`{folder}" in page
 
 
-@pytest.mark.build
+@pytest.mark.unsanitized  # as above
 def test_examples_of_torch() -> None:
     pytest.importorskip("torch")
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/torch.md").read_text(), re.DOTALL)
