@@ -28,9 +28,16 @@ struct Job {
     void *context;
     std::int64_t n;
     std::int64_t step;
-    std::atomic<std::int64_t> next{0};
-    std::atomic<int> workers{0};  // changed under the pool's mutex, which guards the link, too
-    Job *link = nullptr;          // to the job that was posted before
+    std::atomic<std::int64_t> next;  // behind the first part, which is the caller's
+    std::atomic<int> workers{0};     // changed under the pool's mutex, which guards the link, too
+    Job *link = nullptr;             // to the job that was posted before
+
+    // The caller takes part in the work however late it is: it alone reports how far long work has come, and sees
+    // signals.
+    void run_as_caller() noexcept {
+        body(context, 0, std::min(step, n));
+        run();
+    }
 
     void run() noexcept {
         for (;;) {
@@ -64,7 +71,7 @@ public:
             posted_.fetch_add(1, std::memory_order_release);
         }
         for (int i = std::min(helpers, threads_ - 1); i > 0; --i) wake_.notify_one();
-        job.run();
+        job.run_as_caller();
         std::unique_lock lock(mutex_);
         Job **place = &jobs_;
         while (*place != &job) place = &(*place)->link;
@@ -194,6 +201,7 @@ void parallel_for(std::int64_t n, std::int64_t grain, ParallelBody body, void *c
     job.context = context;
     job.n = n;
     job.step = (n + parts - 1) / parts;
+    job.next.store(job.step, std::memory_order_relaxed);
     workers->run(job, static_cast<int>(threads) - 1);
 }
 
