@@ -242,9 +242,10 @@ protected:
     }
 
     [[gnu::hot]] bool launch_prepared(PreparedKernel &kernel, Stream stream, Status *status) noexcept override {
+        *status = ready();  // before any call of the driver, which does not survive a fork
+        if (*status != CUKERN_OK) return true;
         if (cuda::current_context() != kernel.context) return false;
-        *status = ready();
-        if (*status == CUKERN_OK) *status = count_launch("cuLaunchKernel");
+        *status = count_launch("cuLaunchKernel");
         if (*status != CUKERN_OK) return true;
         const cudaError_t error = cuda::launch_by_driver(kernel.function, {kernel.blocks, kernel.threads},
                                                          native(stream), kernel.params, kernel.bytes);

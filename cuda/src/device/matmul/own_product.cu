@@ -60,7 +60,8 @@ Choice choose(const MatmulLaunch &launch, const Chip &chip) noexcept {
         constexpr bool kIsWide = sizeof(T) == 4;
         constexpr Cost kTiled = kIsWide ? Cost{5, 2.7, 10} : Cost{5, 1.5, 10};
         constexpr Cost kSliced = kIsWide ? Cost{2.6, 2.4, 3} : Cost{2.6, 1.0, 3};
-        constexpr double kBeyond = kIsWide ? -1.8 : 0.8;  // what these kernels take beyond it where k is short
+        // What small products were measured to take beyond these estimates.
+        constexpr double kBeyond = kIsWide ? -1.8 : 0.8;
         double least = time_of(choice.schedule, kSliced);
         for (const bool is_transposed : {false, true}) {
             if (chip.generation < 8) break;  // for which it is not compiled
