@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "formulas/convert.cuh"
-#include "formulas/float_math.cuh"
+#include "formulas/rough_math.cuh"
 
 namespace cukern::complex_math {
 

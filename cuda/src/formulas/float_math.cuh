@@ -12,10 +12,9 @@
 #include <limits>
 
 #include "formulas/arithmetic.cuh"
+#include "formulas/rough_math.cuh"
 
 namespace cukern::float_math {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // high is the sum rounded to a float.
 struct Pair {
@@ -48,26 +47,6 @@ CUKERN_HD Pair ordered_sum(float a, float b) {
 CUKERN_HD Pair product(float a, float b) {
     const float high = rounded_product(a, b);
     return {high, std::fma(a, b, -high)};
-}
-
-// To 2 units in the last place, in a few instructions, where b is from 2**-126 to 2**126.
-CUKERN_HD float rough_quotient(float a, float b) {
-#ifdef __CUDA_ARCH__
-    return __fdividef(a, b);
-#else
-    return a / b;
-#endif
-}
-
-// The same of a root.
-CUKERN_HD float rough_root(float a) {
-#ifdef __CUDA_ARCH__
-    float root;
-    asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(a));
-    return root;
-#else
-    return std::sqrt(a);
-#endif
 }
 
 // Of a `b` as rough_quotient takes it: what is left of the first quotient corrects it.
@@ -160,32 +139,6 @@ CUKERN_HD float sinh(float x) {
     }
     const float half = exp({magnitude, 0}, -1);
     return std::copysign(half - 0.25F / half, x);
-}
-
-// atan2, to some 6 units in the last place: the polynomial interpolates atan(q) / q.
-CUKERN_HD float rough_angle(float y, float x) {
-    const float u = std::abs(x);
-    const float v = std::abs(y);
-    const float larger = u < v ? v : u;
-    const float smaller = u < v ? u : v;
-    const float scale = larger > 0x1p100F ? 0x1p-60F : larger < 0x1p-60F ? 0x1p60F : 1;
-    float q = rough_quotient(smaller * scale, larger * scale);
-    q = larger == 0 ? 0 : smaller == kInfinity ? 1 : q;
-    const float square = q * q;
-    float p = 0.00276628346F;
-    p = std::fma(p, square, -0.015731249F);
-    p = std::fma(p, square, 0.0421376228F);
-    p = std::fma(p, square, -0.0745685473F);
-    p = std::fma(p, square, 0.106183708F);
-    p = std::fma(p, square, -0.141977981F);
-    p = std::fma(p, square, 0.199918717F);
-    p = std::fma(p, square, -0.333330363F);
-    float found = std::fma(p * square, q, q);
-    constexpr float kHalfPi = 1.57079637F;
-    constexpr float kHalfPiRest = -4.37113883e-8F;
-    if (u < v) found = (kHalfPi - found) + kHalfPiRest;
-    if (std::copysign(1.0F, x) < 0) found = (2 * kHalfPi - found) + 2 * kHalfPiRest;
-    return x != x || y != y ? x + y : std::copysign(found, y);
 }
 
 // log(1 + a + b), where the larger of the two comes first.
