@@ -395,23 +395,3 @@ class TestProgress:
         for wrong in (1, "yes", None, False):
             with pytest.raises(TypeError, match="progress: callback must be callable or True"):
                 cukern.progress(wrong)  # type: ignore[arg-type]
-
-
-def test_threads_that_are_awake_leave_work_to_the_caller() -> None:
-    """The caller reports, and sees interrupts: others may be faster, but not take all of the work."""
-    code = """
-    import numpy as np, cukern
-    from cukern import _cukern, _progress
-    _progress.SECONDS = 0.0
-    _cukern._set_staging(True, 64, 0, 2)
-    a, big = np.ones(4_000_000, np.float32), np.ones(1 << 21)
-    out, other = np.empty_like(a), np.empty_like(big)
-    for _ in range(30):
-        told = []
-        with cukern.placement("host"):
-            cukern.sqrt(big, out=other)
-        with cukern.progress(lambda done, total: told.append(done)), cukern.placement("device"):
-            cukern.add(a, a, out=out)
-        assert told
-    """
-    run_quietly(code, CUKERN_BACKEND="host", CUKERN_NUM_THREADS="16")

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from conftest import SMALL
+from processes import run_quietly
 
 import cukern
 from cukern import _cukern
@@ -147,3 +148,23 @@ def test_a_child_of_fork_before_first_use_works() -> None:
         print("done")
     """
     assert run_script(script) == "done\n"
+
+
+def test_threads_that_are_awake_leave_work_to_the_caller() -> None:
+    """The caller reports, and sees interrupts: others may be faster, but not take all of the work."""
+    code = f"""
+    import numpy as np, cukern
+    from cukern import _cukern, _progress
+    _progress.SECONDS = 0.0
+    _cukern._set_staging(True, 64, 0, 2)
+    a, big = np.ones(4_000_000, np.float32), np.ones(1 << 21)
+    out, other = np.empty_like(a), np.empty_like(big)
+    for _ in range({2 if SMALL else 30}):  # more than 10 s each under ThreadSanitizer
+        told = []
+        with cukern.placement("host"):
+            cukern.sqrt(big, out=other)
+        with cukern.progress(lambda done, total: told.append(done)), cukern.placement("device"):
+            cukern.add(a, a, out=out)
+        assert told
+    """
+    run_quietly(code, CUKERN_BACKEND="host", CUKERN_NUM_THREADS="16")
