@@ -1,7 +1,8 @@
 """The host back-end's speed beside NumPy's: ``python benchmarks/host_rows.py [--count N] [--threads N] [--survey]``.
 
-Each row of the table and each reduction, for seven element types, on packed random data with ``out=``: the median of
-seven alternated rounds. It needs no GPU. Writes results/host_rows.json, and prints geometric means and the slowest.
+Each row of the table and each reduction, for seven element types, on packed random data with ``out=``, running sums
+and products, and ``copyto`` between element types and layouts: the median of seven alternated rounds. It needs no GPU.
+Writes results/host_rows.json, and prints geometric means and the slowest.
 
 --survey: for 1 to 10^7 elements, with ``out=`` and fresh, on all threads: whether a call takes at most 1.1 of NumPy's
 time, and below 1000 elements at most 0.3 us more. What does not is measured again, and then may take 1.25. Writes
@@ -11,6 +12,7 @@ results/host_survey.json.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -75,6 +77,53 @@ def cases(count: int, fresh: bool = False) -> Iterator[tuple[str, str, Callable[
                     )
 
 
+def copies(count: int) -> Iterator[tuple[str, str, Callable[[], Any], Callable[[], Any]]]:
+    """Yield ``copyto`` from each element type that NumPy's rule allows, and of layouts, and running results."""
+    import numpy as np
+
+    import cukern
+
+    rng = np.random.default_rng(0)
+    side = math.isqrt(count)
+    numbers = rng.integers(1, 100, (side, side))
+    half = side // 2
+    for dtype in TYPES:
+        x = numbers.astype(dtype)
+        y = np.empty_like(x)
+        copied = [
+            (f"copyto from {other}", y, numbers.astype(other))
+            for other in TYPES
+            if np.can_cast(other, dtype, "same_kind")
+        ]
+        copied += [
+            ("copyto, transposed", y, x.T),
+            ("copyto, rows of a window", y[:, :half], x[:, half:][:, :half]),
+            ("copyto, every second", y[:, :half], x[:, : 2 * half : 2]),
+            ("copyto, to every second", y[:, : 2 * half : 2], x[:, :half]),
+            ("copyto, reversed", y, x[::-1, ::-1]),
+            ("copyto, of a row", y, x[:1]),
+            ("copyto, of a column", y, x[:, :1]),
+        ]
+        for name, to, source in copied:
+            yield (
+                name,
+                dtype,
+                lambda to=to, source=source: cukern.copyto(to, source),
+                lambda to=to, source=source: np.copyto(to, source, casting="same_kind"),
+            )
+        for axis, values in ((None, x.ravel()), (0, x), (1, x)):
+            for own, theirs in ((cukern.cumulative_sum, np.cumsum), (cukern.cumulative_prod, np.cumprod)):
+                if dtype == "bool":
+                    continue
+                out = theirs(values, axis=axis)
+                yield (
+                    f"{own.__name__}, axis {axis}",
+                    dtype,
+                    lambda own=own, values=values, axis=axis, out=out: own(values, axis=axis, out=out),
+                    lambda theirs=theirs, values=values, axis=axis, out=out: theirs(values, axis=axis, out=out),
+                )
+
+
 def seconds_of(call: Callable[[], Any], repeat: int) -> float:
     """Return the time of one call."""
     begin = time.perf_counter()
@@ -106,7 +155,7 @@ def survey(counts: list[int]) -> None:
     sizes = {}
     for count in counts:
         with np.errstate(all="ignore"):
-            for name, dtype, own, theirs in cases(count, fresh=True):
+            for name, dtype, own, theirs in itertools.chain(cases(count, fresh=True), copies(count)):
                 ours, numpys = times_of(own, theirs)
                 holds = is_fast(count, ours, numpys)
                 again = None if holds else times_of(own, theirs)
@@ -159,7 +208,7 @@ def main() -> None:
 
     results = []
     with np.errstate(all="ignore"):
-        for name, dtype, own, theirs in cases(options.count):
+        for name, dtype, own, theirs in itertools.chain(cases(options.count), copies(options.count)):
             repeat = max(1, int(SECONDS / max(seconds_of(theirs, 2), 1e-7)))
             pairs = [(seconds_of(theirs, repeat), seconds_of(own, repeat)) for _ in range(ROUNDS)]
             ratio = statistics.median(numpys / ours for numpys, ours in pairs)
@@ -171,8 +220,10 @@ def main() -> None:
     )
     print(f"NumPy's time over ours, {options.count} elements, {options.threads} thread(s)")
     for text, chosen in [
-        ("elementwise", [each for each in results if ", axis" not in each["name"]]),
-        ("reductions", [each for each in results if ", axis" in each["name"]]),
+        ("copies", [each for each in results if each["name"].startswith("copyto")]),
+        ("running results", [each for each in results if each["name"].startswith("cumulative")]),
+        ("reductions", [each for each in results if ", axis" in each["name"] and "cumulative" not in each["name"]]),
+        ("elementwise", [each for each in results if ", axis" not in each["name"] and "copyto" not in each["name"]]),
     ]:
         ratios = [each["ratio"] for each in chosen]
         print(f"{text}: {len(ratios)}, geometric mean {mean_of(ratios):.3f}, below 0.9: {sum(r < 0.9 for r in ratios)}")

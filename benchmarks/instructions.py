@@ -36,6 +36,7 @@ def cases() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
     x, y = cukern.asarray(a, memory="pinned"), cukern.asarray(b, memory="pinned")
     add, empty, zeros = cukern.add, cukern.empty, cukern.zeros
     np_add, np_empty, np_zeros = np.add, np.empty, np.zeros
+    copyto, np_copyto = cukern.copyto, np.copyto
     m, matmul, np_matmul = a.reshape(2, 2), cukern.matmul, np.matmul
     return {
         "add(a, b)": (lambda: add(a, b), lambda: np_add(a, b)),
@@ -46,6 +47,7 @@ def cases() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
         "empty(4), empty(999)": (lambda: (empty(4), empty(999)), lambda: (np_empty(4), np_empty(999))),
         "zeros(n)": (lambda: zeros(4), lambda: np_zeros(4)),
         "x[1:]": (lambda: x[1:], lambda: a[1:]),
+        "copyto(o, a)": (lambda: copyto(out, a), lambda: np_copyto(out, a)),
         "matmul(m, m)": (lambda: matmul(m, m), lambda: np_matmul(m, m)),
     }
 

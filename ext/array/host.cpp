@@ -1,6 +1,8 @@
 // From an Array to the host as ndarrays, and copies between any two places. The host waits here.
 #include "base/python.h"
 
+#include <algorithm>
+
 #include "array/array.h"
 
 #include "array/signatures.h"
@@ -225,8 +227,27 @@ bool copy_to_object(const ModuleState &state, const char *function, const Tracke
            copy_checked(state, function, source, to, blocking, stream);
 }
 
+namespace {
+
+bool check_same_kind(const char *function, ElementType from, ElementType to) noexcept {
+    if (can_cast_same_kind(from, to)) return true;
+    PyErr_Format(PyExc_TypeError, "%s: element type %s does not go into %s (casting 'same_kind')", function,
+                 name_of(from), name_of(to));
+    return false;
+}
+
+// Of most copies, whose views need no change for it.
+bool have_one_shape(const TensorView &a, const TensorView &b) noexcept {
+    return !a.immediate && a.ndim == b.ndim && std::equal(a.shape, a.shape + a.ndim, b.shape);
+}
+
+}  // namespace
+
 bool copy_checked(const ModuleState &state, const char *function, const TrackedView &source, Operand &to,
                   bool blocking, const StreamRef &stream) noexcept {
+    if (!check_same_kind(function, source.view.type, to.type())) return false;
+    if (blocking && have_one_shape(source.view, to.view()))
+        return copy_apart(state, function, source, to.access(), stream) && to.finish_out();
     TrackedView target = to.access();
     TrackedView from = source;
     Shape shape(target.view.ndim, target.view.shape);
@@ -238,11 +259,6 @@ bool copy_checked(const ModuleState &state, const char *function, const TrackedV
         if (a && b)
             PyErr_Format(PyExc_ValueError, "%s: shape %U does not broadcast to %U, that of the destination",
                          function, a.get(), b.get());
-        return false;
-    }
-    if (!can_cast_same_kind(source.view.type, target.view.type)) {
-        PyErr_Format(PyExc_TypeError, "%s: element type %s does not go into %s (casting 'same_kind')", function,
-                     name_of(source.view.type), name_of(target.view.type));
         return false;
     }
     if (blocking) return copy_apart(state, function, from, target, stream) && to.finish_out();

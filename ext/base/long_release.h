@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 #include "base/module_state.h"
 #include "base/py_ref.h"
@@ -9,6 +10,10 @@
 #include "cukern/transfer.h"
 
 namespace cukern::py {
+
+// What the host computes in less time than giving the GIL up and taking it again is worth, in elements of an
+// array.
+constexpr std::int64_t kBriefCount = 1024;
 
 // For a scope. Between chunks of work an interrupt is seen, which ends it with the exception set and
 // CUKERN_INTERRUPTED, and cukern.progress() is told how far it is. Nothing owned by Python may die inside.

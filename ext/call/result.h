@@ -12,10 +12,6 @@
 
 namespace cukern::py {
 
-// What the host computes in less time than giving the GIL up and taking it again is worth, in elements of an
-// array.
-constexpr std::int64_t kBriefCount = 1024;
-
 // Two blocks of our own. What was adopted may be part of any other memory.
 inline bool are_apart(const Storage *a, const Storage *b) noexcept {
     return a != nullptr && b != nullptr && a != b && !a->is_adopted() && !b->is_adopted();

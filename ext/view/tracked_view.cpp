@@ -147,6 +147,8 @@ bool copy_into(const ModuleState &state, const char *function, const TrackedView
     if (from.reachable && to.reachable) {
         status = transfer(source.view, from, destination.view, to, stream);
         if (status != CUKERN_OK) synchronize_after_failure(stream);  // of several parts some may be under way
+    } else if (!from.reachable && !to.reachable && count_of(destination.view) <= kBriefCount) {
+        status = transfer(source.view, from, destination.view, to, stream);
     } else {
         const LongRelease released(state);
         status = transfer(source.view, from, destination.view, to, stream);

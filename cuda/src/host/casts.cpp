@@ -3,58 +3,120 @@
 #include <algorithm>
 #include <limits>
 #if defined(__x86_64__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 #include "formulas/convert.cuh"
+#include "host/versions.h"
 
 namespace cukern::host {
 namespace {
+
+constexpr std::int64_t kBlock = 256;  // elements that are converted in two steps at a time
 
 #if defined(__x86_64__)
 __m128i vector_of(const float *from) noexcept { return _mm_cvttps_epi32(_mm_loadu_ps(from)); }
 __m128i vector_of(const double *from) noexcept {
     return _mm_unpacklo_epi64(_mm_cvttpd_epi32(_mm_loadu_pd(from)), _mm_cvttpd_epi32(_mm_loadu_pd(from + 2)));
 }
+[[gnu::target("avx2")]] __m256i long_vector_of(const float *from) noexcept {
+    return _mm256_cvttps_epi32(_mm256_loadu_ps(from));
+}
+[[gnu::target("avx2")]] __m256i long_vector_of(const double *from) noexcept {
+    return _mm256_set_m128i(_mm256_cvttpd_epi32(_mm256_loadu_pd(from + 4)),
+                            _mm256_cvttpd_epi32(_mm256_loadu_pd(from)));
+}
 
-// Floats as 32-bit integers by the processor's vectors, which give the least integer for what none holds. False
-// where that is among them.
+constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min();
+
+// As many of a block as fill vectors; their number, or -1 where a vector's answer may be that there is none.
 template <typename From>
-bool to_int32(const From *from, std::int32_t *to, std::int64_t n) noexcept {
-    constexpr From kTop = static_cast<From>(2147483648.0);  // 2**31
-    const __m128i least = _mm_set1_epi32(std::numeric_limits<std::int32_t>::min());
+[[gnu::target("avx2")]] std::int64_t to_int32_by_avx2(const From *from, std::int32_t *to,
+                                                      std::int64_t n) noexcept {
+    __m256i none = _mm256_setzero_si256();
+    std::int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        const __m256i vector = long_vector_of(from + i);
+        none = _mm256_or_si256(none, _mm256_cmpeq_epi32(vector, _mm256_set1_epi32(kLeast)));
+        _mm256_storeu_si256(reinterpret_cast<__m256i *>(to + i), vector);
+    }
+    return _mm256_movemask_epi8(none) == 0 ? i : -1;
+}
+
+template <typename From>
+std::int64_t to_int32_by_sse2(const From *from, std::int32_t *to, std::int64_t n) noexcept {
     __m128i none = _mm_setzero_si128();
     std::int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
         const __m128i vector = vector_of(from + i);
-        none = _mm_or_si128(none, _mm_cmpeq_epi32(vector, least));
+        none = _mm_or_si128(none, _mm_cmpeq_epi32(vector, _mm_set1_epi32(kLeast)));
         _mm_storeu_si128(reinterpret_cast<__m128i *>(to + i), vector);
     }
+    return _mm_movemask_epi8(none) == 0 ? i : -1;
+}
+
+// Floats as 32-bit integers by the processor's vectors, which give the least integer for what none holds. False
+// where that is among them.
+template <typename From>
+[[gnu::noinline]] bool to_int32(const From *from, std::int32_t *to, std::int64_t n) noexcept {
+    constexpr From kTop = static_cast<From>(2147483648.0);  // 2**31
+    const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+    std::int64_t i = has_avx2 ? to_int32_by_avx2(from, to, n) : to_int32_by_sse2(from, to, n);
+    if (i < 0) return false;
     for (; i < n; ++i) {
         if (!(from[i] > -kTop && from[i] < kTop)) return false;
         to[i] = static_cast<std::int32_t>(from[i]);
     }
-    return _mm_movemask_epi8(none) == 0;
+    return true;
 }
+
+// The processor's own conversion gives the least integer for what none holds, too.
+std::int64_t as_int64(float value) noexcept { return _mm_cvttss_si64(_mm_set_ss(value)); }
+std::int64_t as_int64(double value) noexcept { return _mm_cvttsd_si64(_mm_set_sd(value)); }
 #else
 template <typename From>
 bool to_int32(const From *, std::int32_t *, std::int64_t) noexcept {
     return false;
 }
+template <typename From>
+std::int64_t as_int64(From value) noexcept {
+    return convert<std::int64_t>(value);
+}
 #endif
 
-// Floats as integers of fewer than 64 bits: what 32 bits hold needs no way by 64.
+// Floats, or the real parts of complex numbers, as integers of fewer than 64 bits: what 32 bits hold needs no way
+// by 64.
 template <typename From, typename To>
 void cast_to_short(const From *source, To *target, std::int64_t n) noexcept {
-    constexpr std::int64_t kBlock = 256;
+    const bool is_in_place = static_cast<const void *>(source) == target;
     std::int32_t block[kBlock];
     for (std::int64_t at = 0; at < n; at += kBlock) {
         const std::int64_t part = std::min(kBlock, n - at);
-        if (to_int32(source + at, block, part))  // not into the target, which may be the source's memory
+        bool has_all = false;
+        if constexpr (std::is_floating_point_v<From> && sizeof(To) == 4) {
+            // To the target at once, unless what there may be none for is read once more from the same memory.
+            if (!is_in_place && to_int32(source + at, reinterpret_cast<std::int32_t *>(target + at), part))
+                continue;
+        }
+        if constexpr (is_complex<From>) {
+            decltype(From::real) reals[kBlock];
+            for (std::int64_t i = 0; i < part; ++i) reals[i] = source[at + i].real;
+            has_all = to_int32(reals, block, part);
+        } else {
+            has_all = to_int32(source + at, block, part);
+        }
+        if (has_all)
             for (std::int64_t i = 0; i < part; ++i) target[at + i] = static_cast<To>(block[i]);
         else
             for (std::int64_t i = at; i < at + part; ++i) target[i] = convert<To>(source[i]);
     }
+}
+
+template <typename From>
+std::uint64_t as_uint64(From value) noexcept {
+    constexpr From kTop = static_cast<From>(9223372036854775808.0);  // 2**63
+    if (value < kTop) return static_cast<std::uint64_t>(as_int64(value));
+    return (value < 2 * kTop ? static_cast<std::uint64_t>(as_int64(value - kTop)) : 0) + (std::uint64_t{1} << 63);
 }
 
 // An integer of a byte, which float16 holds exactly: the bits of a float, moved, so that loops vectorise.
@@ -81,27 +143,54 @@ double long_as_double(From value) noexcept {
 
 template <typename To, typename From>
 To converted(From value) noexcept {
-    if constexpr (sizeof(From) == 1 && std::is_same_v<To, Float16>)
+    if constexpr (std::is_same_v<From, Bool>)  // loops over a minimum vectorise
+        return converted<To>(std::min<std::uint8_t>(value.byte, 1));
+    else if constexpr (sizeof(From) == 1 && std::is_same_v<To, Float16>)
         return byte_as_float16(value);
     else if constexpr (std::is_integral_v<From> && sizeof(From) == 8 && std::is_same_v<To, double>)
         return long_as_double(value);
+    else if constexpr (is_complex<From> && std::is_integral_v<To>)
+        return converted<To>(value.real);
+    else if constexpr (std::is_floating_point_v<From> && std::is_same_v<To, std::int64_t>)
+        return as_int64(value);
+    else if constexpr (std::is_floating_point_v<From> && std::is_same_v<To, std::uint64_t>)
+        return as_uint64(value);
     else
         return convert<To>(value);
 }
 
 template <typename From, typename To>
-constexpr bool is_to_short = std::is_floating_point_v<From> && std::is_integral_v<To> && sizeof(To) < 8;
+constexpr bool is_to_short =
+    (std::is_floating_point_v<From> || is_complex<From>) && std::is_integral_v<To> && sizeof(To) < 8;
+
+// In two steps, each of which vectorises.
+template <typename From, typename To>
+void cast_to_complex(const From *source, To *target, std::int64_t n) noexcept {
+    using Part = decltype(To::real);
+    Part block[kBlock];
+    for (std::int64_t at = 0; at < n; at += kBlock) {
+        const std::int64_t part = std::min(kBlock, n - at);
+        for (std::int64_t i = 0; i < part; ++i) block[i] = converted<Part>(source[at + i]);
+        for (std::int64_t i = 0; i < part; ++i) target[at + i] = {block[i], 0};
+    }
+}
 
 template <typename From, typename To>
 void cast(const void *from, std::int64_t from_stride, void *to, std::int64_t to_stride, std::int64_t n) noexcept {
     const auto *source = static_cast<const From *>(from);
     auto *target = static_cast<To *>(to);
-    if constexpr (is_to_short<From, To>)
-        if (from_stride == 1 && to_stride == 1) return cast_to_short(source, target, n);
-    if (from_stride == 1 && to_stride == 1)
-        for (std::int64_t i = 0; i < n; ++i) target[i] = converted<To>(source[i]);
-    else
+    if (from_stride != 1 || to_stride != 1) {
         for (std::int64_t i = 0; i < n; ++i) target[i * to_stride] = converted<To>(source[i * from_stride]);
+        return;
+    }
+    run_by_vectors<256>([source, target, n] {  // longer ones gain little, and there are 225 of these
+        if constexpr (is_to_short<From, To>)
+            cast_to_short(source, target, n);
+        else if constexpr (std::is_integral_v<From> && sizeof(From) == 8 && is_complex<To>)
+            cast_to_complex(source, target, n);
+        else
+            for (std::int64_t i = 0; i < n; ++i) target[i] = converted<To>(source[i]);
+    });
 }
 
 template <typename From>

@@ -1,10 +1,9 @@
 // Elementwise operations on the CPU: shared out among the threads.
-#include <algorithm>
-
 #include "host/casts.h"
 #include "host/costs.h"
 #include "host/kernels.h"
 #include "host/loops.h"
+#include "host/rows.h"
 #include "host/thread_pool.h"
 
 namespace cukern::host {
@@ -49,46 +48,6 @@ Cast cast_on_stored(const ElementwiseLaunch &launch) noexcept {
     return from != to && is_one_step ? cast_of(from, to) : nullptr;
 }
 
-// Elements [begin, end) of out in runs along the fastest dimension: compute(data, n, strides), of out last, in
-// bytes.
-template <typename Compute>
-void run_rows(const ElementwiseLaunch &launch, std::int64_t begin, std::int64_t end,
-              const Compute &compute) noexcept {
-    const int last = launch.ndim - 1;
-    const int count = launch.num_operands;
-    std::int64_t index[kMaxDims];
-    char *data[kMaxOperands];
-    std::intptr_t strides[kMaxOperands];
-    std::int64_t sizes[kMaxOperands];
-    // Loops take out last.
-    const auto place = [count](int operand) { return operand == 0 ? count - 1 : operand - 1; };
-    for (int i = 0; i < count; ++i) {
-        sizes[i] = size_of(launch.types[i]);
-        data[place(i)] = static_cast<char *>(launch.data[i]);
-        strides[place(i)] = launch.strides[i][last] * sizes[i];
-    }
-    std::int64_t rest = begin;
-    for (int d = last; d >= 0; --d) {
-        index[d] = rest % launch.shape[d];
-        rest /= launch.shape[d];
-        for (int i = 0; i < count; ++i) data[place(i)] += index[d] * launch.strides[i][d] * sizes[i];
-    }
-    for (std::int64_t at = begin; at < end;) {
-        const std::int64_t n = std::min(launch.shape[last] - index[last], end - at);
-        compute(data, n, strides);
-        at += n;
-        if (at == end) break;
-        index[last] += n;
-        for (int i = 0; i < count; ++i) data[place(i)] += n * strides[place(i)];
-        for (int d = last; d > 0 && index[d] == launch.shape[d]; --d) {
-            for (int i = 0; i < count; ++i)
-                data[place(i)] += (launch.strides[i][d - 1] - launch.shape[d] * launch.strides[i][d]) * sizes[i];
-            index[d] = 0;
-            ++index[d - 1];
-        }
-    }
-}
-
 }  // namespace
 
 HostLoop elementwise_loop(Op op, ElementType inputs) noexcept { return loop_of(op, inputs); }
@@ -100,11 +59,16 @@ void run_elementwise(const ElementwiseLaunch &launch) noexcept {
     const auto elements = static_cast<double>(launch.count);
     const std::int64_t grain = host_grain(launch.op, launch.op == Op::copy ? launch.types[0] : launch.compute,
                                           elements, elements * static_cast<double>(bytes));
+    if (launch.op == Op::copy && launch.types[0] == launch.types[1]) {
+        run_copy(launch, grain);
+        return;
+    }
     if (const HostLoop loop = loop_on_stored(launch); loop.function != nullptr) {
         parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
-            run_rows(launch, begin, end, [&](char **data, std::intptr_t n, const std::intptr_t *strides) {
-                loop.function(data, &n, strides, loop.context);
-            });
+            run_rows(launch, launch.num_operands, begin, end,
+                     [&](char **data, std::intptr_t n, const std::intptr_t *strides) {
+                         loop.function(data, &n, strides, loop.context);
+                     });
         });
         return;
     }
@@ -112,9 +76,9 @@ void run_elementwise(const ElementwiseLaunch &launch) noexcept {
         const std::int64_t from = launch.strides[1][launch.ndim - 1];
         const std::int64_t to = launch.strides[0][launch.ndim - 1];
         parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
-            run_rows(launch, begin, end, [&](char **data, std::int64_t n, const std::intptr_t *) {
-                cast(data[0], from, data[1], to, n);
-            });
+            run_rows(
+                launch, std::integral_constant<int, 2>{}, begin, end,
+                [&](char **data, std::int64_t n, const std::intptr_t *) { cast(data[0], from, data[1], to, n); });
         });
         return;
     }

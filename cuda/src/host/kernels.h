@@ -30,6 +30,8 @@ void run_elementwise(const ElementwiseLaunch &launch) noexcept;
 // The loop that run_elementwise calls where all operands are of the type; without one where it does more than
 // that.
 HostLoop elementwise_loop(Op op, ElementType inputs) noexcept;
+// Copies elements of out's type, or a value; a thread is worth it for `grain` of them.
+void run_copy(const ElementwiseLaunch &launch, std::int64_t grain) noexcept;
 void run_reduction(const ReduceLaunch &launch) noexcept;
 // Whether run_scan reads elements of a type as they are stored.
 bool scans_from(ElementType type, ElementType compute) noexcept;

@@ -27,12 +27,6 @@ HostIndexFunction host::index_function_of(ElementType type, bool finds_max) noex
 }
 
 HostLoop host::loop_of(Op op, ElementType inputs) noexcept {
-    // Below a megabyte the C library's memmove is half as fast; of integers NumPy has a version for AVX2 here
-    // alone.
-    if (op == Op::copy) {
-        if (inputs == ElementType::bool_) inputs = ElementType::int8;
-        op = is_integer(inputs) ? Op::conj : Op::positive;
-    }
     return loops[static_cast<int>(op)][static_cast<int>(inputs)];
 }
 

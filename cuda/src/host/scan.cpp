@@ -1,9 +1,12 @@
-// Running results on the CPU: a thread takes a line at a time, from its first element to its last.
+// Running results on the CPU: a thread takes lines from their first elements to their last.
+//
+// Idea: elements of another type are converted by blocks. Of lines that lie side by side in `out` a thread takes a
+// group at a time, row by row, so that whole lines of the cache are read and written.
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "formulas/reducers.cuh"
+#include "host/casts.h"
 #include "host/kernels.h"
 #include "host/thread_pool.h"
 
@@ -11,12 +14,14 @@ namespace cukern::host {
 namespace {
 
 constexpr std::int64_t kGrain = 16384;  // elements below which a second thread costs more than it saves
+constexpr std::int64_t kBlock = 512;    // elements that are converted at a time, or lines of a group
 
 // A sum of one element after the other that stays as accurate as one in twice the precision: float32 is added in
 // float64, float64 with the rounding errors of all additions so far beside it (Neumaier's sum).
 template <typename T>
 class RunningSum {
 public:
+    void start(T value) noexcept { add(value); }
     void add(T value) noexcept {
         const double x = value;
         const double next = sum_ + x;
@@ -41,6 +46,7 @@ struct RunningComplexSum {
     using Part = decltype(T::real);
     RunningSum<Part> real;
     RunningSum<Part> imag;
+    void start(T value) noexcept { add(value); }
     void add(T value) noexcept {
         real.add(value.real);
         imag.add(value.imag);
@@ -53,11 +59,8 @@ template <Op op, typename T>
 struct Running {
     using F = Reducer<op, T>;
     typename F::A result{};
-    bool is_first = true;
-    void add(T value) noexcept {
-        const auto element = F::of(value, 0);
-        result = std::exchange(is_first, false) ? element : F::join(result, element);
-    }
+    void start(T value) noexcept { result = F::of(value, 0); }
+    void add(T value) noexcept { result = F::join(result, F::of(value, 0)); }
     T value() const noexcept { return F::template result<T>(result, {}); }
 };
 template <>
@@ -69,20 +72,98 @@ struct Running<Op::sum, Complex64> : RunningComplexSum<Complex64> {};
 template <>
 struct Running<Op::sum, Complex128> : RunningComplexSum<Complex128> {};
 
-template <Op op, typename T>
-void scan_line(const ScanLaunch &launch, std::int64_t line) noexcept {
-    std::int64_t in = 0;
-    std::int64_t rest = line;
-    for (int d = launch.num_kept - 1; d >= 0; --d) {
-        in += rest % launch.kept_shape[d] * launch.kept_strides[d];
-        rest /= launch.kept_shape[d];
+// Elements of the input in the type that is computed in, as they are or converted.
+template <typename T>
+class Elements {
+public:
+    Elements(const ScanLaunch &launch, std::int64_t first, std::int64_t step) noexcept
+        : from_(static_cast<const char *>(launch.in) + first * size_of(launch.type)),
+          step_(step),
+          size_(size_of(launch.type)),
+          cast_(cast_of(launch.type, launch.compute)),
+          is_direct_(launch.type == launch.compute && step == 1) {}
+
+    // n of them, at most kBlock, from the i-th place on.
+    const T *at(std::int64_t place, std::int64_t n) noexcept {
+        const char *from = from_ + place * size_;
+        if (is_direct_) return reinterpret_cast<const T *>(from);
+        cast_(from, step_, block_, 1, n);
+        return block_;
     }
-    T *out =
-        static_cast<T *>(launch.out) + line / launch.inner * launch.inner * launch.length + line % launch.inner;
+
+private:
+    const char *from_;
+    std::int64_t step_;
+    std::int64_t size_;
+    Cast cast_;
+    bool is_direct_;
+    T block_[kBlock];
+};
+
+template <Op op, typename T>
+void scan_line(const ScanLaunch &launch, std::int64_t in, T *out) noexcept {
+    Elements<T> elements(launch, in, launch.stride);
     Running<op, T> running;
-    for (std::int64_t i = 0; i < launch.length; ++i) {
-        running.add(load_as<T>(launch.in, launch.type, in + i * launch.stride));
-        out[i * launch.inner] = running.value();
+    const auto run = [&running](const T *values, std::int64_t n, T *results, std::int64_t step) {
+        Running<op, T> own = running;  // in registers
+        for (std::int64_t i = 0; i < n; ++i, results += step) {
+            own.add(values[i]);
+            *results = own.value();
+        }
+        running = own;
+    };
+    for (std::int64_t at = 0; at < launch.length; at += kBlock) {
+        std::int64_t n = std::min(kBlock, launch.length - at);
+        const T *values = elements.at(at * launch.stride, n);
+        if (at == 0) {
+            running.start(*values++);
+            *out = running.value();
+            out += launch.inner;
+            --n;
+        }
+        if (launch.inner == 1)
+            run(values, n, out, 1);
+        else
+            run(values, n, out, launch.inner);
+        out += n * launch.inner;
+    }
+}
+
+// Lines whose first elements are `step` apart, and in `out` side by side.
+template <Op op, typename T>
+void scan_group(const ScanLaunch &launch, std::int64_t in, std::int64_t step, T *out,
+                std::int64_t lines) noexcept {
+    Elements<T> elements(launch, in, step);
+    Running<op, T> running[kBlock];
+    for (std::int64_t i = 0; i < launch.length; ++i, out += launch.inner) {
+        const T *values = elements.at(i * launch.stride, lines);
+        if (i == 0)
+            for (std::int64_t j = 0; j < lines; ++j) running[j].start(values[j]);
+        else
+            for (std::int64_t j = 0; j < lines; ++j) running[j].add(values[j]);
+        for (std::int64_t j = 0; j < lines; ++j) out[j] = running[j].value();
+    }
+}
+
+template <Op op, typename T>
+void scan_lines(const ScanLaunch &launch, std::int64_t begin, std::int64_t end) noexcept {
+    const int last = launch.num_kept - 1;
+    for (std::int64_t line = begin; line < end;) {
+        std::int64_t in = 0;
+        std::int64_t rest = line;
+        for (int d = last; d >= 0; --d) {
+            in += rest % launch.kept_shape[d] * launch.kept_strides[d];
+            rest /= launch.kept_shape[d];
+        }
+        const std::int64_t beside = line % launch.inner;
+        T *out = static_cast<T *>(launch.out) + (line - beside) * launch.length + beside;
+        std::int64_t lines = std::min({kBlock, end - line, launch.inner - beside});
+        if (last >= 0) lines = std::min(lines, launch.kept_shape[last] - line % launch.kept_shape[last]);
+        if (lines == 1)
+            scan_line<op>(launch, in, out);
+        else
+            scan_group<op>(launch, in, launch.kept_strides[last], out, lines);
+        line += lines;
     }
 }
 
@@ -90,14 +171,14 @@ template <Op op>
 void scan_op(const ScanLaunch &launch) noexcept {
     const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, launch.length));
     parallel_for(launch.lines, grain, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t line = begin; line < end; ++line) switch (launch.compute) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                     \
-    case ElementType::id:                                                                     \
-        if constexpr (is_made(ElementType::id, scans_in)) scan_line<op, ctype>(launch, line); \
+        switch (launch.compute) {
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                            \
+    case ElementType::id:                                                                            \
+        if constexpr (is_made(ElementType::id, scans_in)) scan_lines<op, ctype>(launch, begin, end); \
         break;
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
-            }
+        }
     });
 }
 

@@ -20,10 +20,10 @@ template <typename Loop>
     loop();
 }
 
-// Calls loop(), by the longest vectors that the processor has.
-template <typename Loop>
+// Calls loop(), by the longest vectors of at most so many bits that the processor has.
+template <int kMostBits = 512, typename Loop>
 void run_by_vectors(const Loop &loop) noexcept {
-    if (__builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
+    if (kMostBits >= 512 && __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
         __builtin_cpu_supports("avx512bw") != 0)
         run_by_avx512(loop);
     else if (__builtin_cpu_supports("avx2") != 0)
@@ -32,7 +32,7 @@ void run_by_vectors(const Loop &loop) noexcept {
         loop();
 }
 #else
-template <typename Loop>
+template <int kMostBits = 512, typename Loop>
 void run_by_vectors(const Loop &loop) noexcept {
     loop();
 }

@@ -1,0 +1,238 @@
+// Copies on the CPU, from memory of out's element type, or of one value.
+//
+// Idea: elements are words of 1 to 8 bytes, or complex numbers. Where the source is fastest along out's fastest
+// dimension, rows are copied. Where it is fastest along another one, tiles of 16 by 16 bytes are transposed in
+// registers, so that lines of the cache are read as a whole and written as a whole.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+
+#include "host/costs.h"
+#include "host/kernels.h"
+#include "host/loops.h"
+#include "host/rows.h"
+#include "host/thread_pool.h"
+#include "host/versions.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace cukern::host {
+namespace {
+
+// The C library's memcpy is half as fast as a loop of vectors between these sizes; NumPy has one of bytes.
+void copy_packed(char *to, const char *from, std::int64_t bytes) noexcept {
+    constexpr std::int64_t kLeast = 2 << 10;
+    constexpr std::int64_t kMost = 1 << 20;
+    if (bytes >= kLeast && bytes < kMost)
+        if (const HostLoop loop = loop_of(Op::conj, ElementType::int8); loop.function != nullptr) {
+            char *data[] = {const_cast<char *>(from), to};
+            const std::intptr_t strides[] = {1, 1};
+            const std::intptr_t count = bytes;
+            loop.function(data, &count, strides, loop.context);
+            return;
+        }
+    if (from != to) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+template <typename W>
+void fill(W *to, const W &value, std::int64_t n) noexcept {
+    if constexpr (sizeof(W) == 1) {
+        std::memset(to, value, static_cast<std::size_t>(n));
+    } else if constexpr (std::is_integral_v<W>) {
+        run_by_vectors([to, value, n] { std::fill_n(to, n, value); });
+    } else {  // a line of the cache at a time, which the compiler makes vectors of
+        constexpr auto kLine = static_cast<std::int64_t>(64 / sizeof(W));
+        W line[kLine];
+        std::fill_n(line, kLine, value);
+        for (; n >= kLine; n -= kLine, to += kLine) std::memcpy(to, line, sizeof line);
+        std::fill_n(to, n, value);
+    }
+}
+
+// Four at a time: a loop of one copy each takes twice as long on some processors.
+template <typename W>
+void copy_steps(const W *from, std::int64_t from_step, W *to, std::int64_t to_step, std::int64_t n) noexcept {
+    for (; n >= 4; n -= 4, from += 4 * from_step, to += 4 * to_step) {
+        const W words[] = {from[0], from[from_step], from[2 * from_step], from[3 * from_step]};
+        for (int i = 0; i < 4; ++i) to[i * to_step] = words[i];
+    }
+    for (std::int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
+}
+
+// Steps are in words. Those that have loops of vectors are spelled out.
+template <typename W>
+void copy_row(const W *from, std::int64_t from_step, W *to, std::int64_t to_step, std::int64_t n) noexcept {
+    if (to_step == 1 && from_step == 1)
+        copy_packed(reinterpret_cast<char *>(to), reinterpret_cast<const char *>(from),
+                    n * static_cast<std::int64_t>(sizeof(W)));
+    else if (to_step == 1 && from_step == 0)
+        fill(to, *from, n);
+    else if (to_step == 1 && from_step == -1)
+        run_by_vectors([from, to, n] {
+            for (std::int64_t i = 0; i < n; ++i) to[i] = from[-i];
+        });
+    else if (to_step == 1 && from_step == 2 && std::is_integral_v<W>)
+        for (std::int64_t i = 0; i < n; ++i) to[i] = from[2 * i];
+    else
+        copy_steps(from, from_step, to, to_step, n);
+}
+
+template <typename W>
+constexpr int kTile = sizeof(W) <= 4 ? static_cast<int>(16 / sizeof(W)) : 1;  // words of a tile's row
+
+#if defined(__SSE2__)
+template <typename W>
+__m128i low_halves(__m128i a, __m128i b) noexcept {
+    if constexpr (sizeof(W) == 1) return _mm_unpacklo_epi8(a, b);
+    if constexpr (sizeof(W) == 2) return _mm_unpacklo_epi16(a, b);
+    return _mm_unpacklo_epi32(a, b);
+}
+template <typename W>
+__m128i high_halves(__m128i a, __m128i b) noexcept {
+    if constexpr (sizeof(W) == 1) return _mm_unpackhi_epi8(a, b);
+    if constexpr (sizeof(W) == 2) return _mm_unpackhi_epi16(a, b);
+    return _mm_unpackhi_epi32(a, b);
+}
+#endif
+
+// Word j of row i becomes word i of row j. To interleave the first half of all words with the second rotates the
+// bits of a word's place; as many times as a row's place has bits, it swaps row and column.
+template <typename W>
+void transpose_tile(const W *from, std::int64_t from_pitch, W *to, std::int64_t to_pitch) noexcept {
+    constexpr int kN = kTile<W>;
+#if defined(__SSE2__)
+    if constexpr (kN > 1) {
+        __m128i rows[kN];
+        for (int i = 0; i < kN; ++i)
+            rows[i] = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from + i * from_pitch));
+        for (int bits = 1; bits < kN; bits *= 2) {
+            __m128i next[kN];
+            for (int i = 0; i < kN / 2; ++i) {
+                next[2 * i] = low_halves<W>(rows[i], rows[i + kN / 2]);
+                next[2 * i + 1] = high_halves<W>(rows[i], rows[i + kN / 2]);
+            }
+            for (int i = 0; i < kN; ++i) rows[i] = next[i];
+        }
+        for (int j = 0; j < kN; ++j) _mm_storeu_si128(reinterpret_cast<__m128i *>(to + j * to_pitch), rows[j]);
+        return;
+    }
+#endif
+    for (int j = 0; j < kN; ++j)
+        for (int i = 0; i < kN; ++i) to[j * to_pitch + i] = from[i * from_pitch + j];
+}
+
+// What of a plane is copied at a time: `length` places along out's fastest dimension by `width` along the
+// source's.
+struct Strip {
+    std::int64_t length, width;
+    std::int64_t from_along, from_across;
+    std::int64_t to_along, to_across;
+};
+
+// Out's lines one after the other.
+template <typename W>
+void copy_places(const Strip &strip, const W *from, W *to, std::int64_t length, std::int64_t width) noexcept {
+    for (std::int64_t j = 0; j < width; ++j, from += strip.from_across, to += strip.to_across)
+        copy_steps(from, strip.from_along, to, strip.to_along, length);
+}
+
+template <typename W>
+void copy_strip(const Strip &strip, const W *from, W *to) noexcept {
+    if constexpr (kTile<W> == 1) {
+        copy_places(strip, from, to, strip.length, strip.width);
+    } else {
+        if (strip.from_across != 1 || strip.to_along != 1)
+            return copy_places(strip, from, to, strip.length, strip.width);
+        constexpr std::int64_t kN = kTile<W>;
+        const std::int64_t width = strip.width - strip.width % kN;
+        const std::int64_t length = strip.length - strip.length % kN;
+        for (std::int64_t i = 0; i < length; i += kN)
+            for (std::int64_t j = 0; j < width; j += kN)
+                transpose_tile(from + i * strip.from_along + j, strip.from_along, to + i + j * strip.to_across,
+                               strip.to_across);
+        copy_places(strip, from + width, to + width * strip.to_across, length, strip.width - width);
+        copy_places(strip, from + length * strip.from_along, to + length, strip.length - length, strip.width);
+    }
+}
+
+constexpr std::int64_t kStripBytes = 64;    // of the source's lines
+constexpr std::int64_t kStripLength = 512;  // as many pages as the processor remembers the places of
+
+// The dimension along which the source is fastest, where tiles pay; -1 where rows do.
+int fastest_of_source(const ElementwiseLaunch &launch, std::int64_t tile) noexcept {
+    const int last = launch.ndim - 1;
+    const auto step = [&](int d) { return std::abs(launch.strides[1][d]); };
+    if (launch.immediate[1] || step(last) == 0) return -1;
+    int fastest = last;
+    for (int d = 0; d < last; ++d)
+        if (step(d) != 0 && step(d) < step(fastest)) fastest = d;
+    return fastest != last && launch.shape[fastest] >= tile ? fastest : -1;
+}
+
+template <typename W>
+void copy_in_strips(const ElementwiseLaunch &launch, int across, std::int64_t grain) noexcept {
+    const int last = launch.ndim - 1;
+    constexpr std::int64_t kWidth = kStripBytes / static_cast<std::int64_t>(sizeof(W));
+    const std::int64_t strips = (launch.shape[across] + kWidth - 1) / kWidth;
+    const std::int64_t parts = (launch.shape[last] + kStripLength - 1) / kStripLength;
+    const std::int64_t planes = launch.count / launch.shape[across] / launch.shape[last];
+    const std::int64_t each = std::min(kWidth, launch.shape[across]) * std::min(kStripLength, launch.shape[last]);
+    parallel_for(planes * parts * strips, std::max<std::int64_t>(1, grain / each),
+                 [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t at = begin; at < end; ++at) {
+                         const std::int64_t j = at % strips * kWidth;
+                         const std::int64_t i = at / strips % parts * kStripLength;
+                         std::int64_t from = i * launch.strides[1][last] + j * launch.strides[1][across];
+                         std::int64_t to = i * launch.strides[0][last] + j * launch.strides[0][across];
+                         std::int64_t rest = at / strips / parts;
+                         for (int d = last - 1; d >= 0; --d) {
+                             if (d == across) continue;
+                             from += rest % launch.shape[d] * launch.strides[1][d];
+                             to += rest % launch.shape[d] * launch.strides[0][d];
+                             rest /= launch.shape[d];
+                         }
+                         const Strip strip{std::min(kStripLength, launch.shape[last] - i),
+                                           std::min(kWidth, launch.shape[across] - j),
+                                           launch.strides[1][last],
+                                           launch.strides[1][across],
+                                           launch.strides[0][last],
+                                           launch.strides[0][across]};
+                         copy_strip(strip, static_cast<const W *>(launch.data[1]) + from,
+                                    static_cast<W *>(launch.data[0]) + to);
+                     }
+                 });
+}
+
+template <typename W>
+void copy_words(const ElementwiseLaunch &launch, std::int64_t grain) noexcept {
+    if (const int across = fastest_of_source(launch, kTile<W>); across >= 0)
+        return copy_in_strips<W>(launch, across, grain);
+    constexpr auto kSize = static_cast<std::intptr_t>(sizeof(W));
+    const void *value = launch.immediate[1] ? launch.values[1].bytes : nullptr;
+    parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
+        run_rows(launch, std::integral_constant<int, 2>{}, begin, end,
+                 [&](char **data, std::int64_t n, const std::intptr_t *strides) {
+                     const void *from = value != nullptr ? value : data[0];
+                     copy_row(static_cast<const W *>(from), value != nullptr ? 0 : strides[0] / kSize,
+                              reinterpret_cast<W *>(data[1]), strides[1] / kSize, n);
+                 });
+    });
+}
+
+}  // namespace
+
+void run_copy(const ElementwiseLaunch &launch, std::int64_t grain) noexcept {
+    if (launch.types[0] == ElementType::complex128) return copy_words<Complex128>(launch, grain);
+    if (launch.types[0] == ElementType::complex64) return copy_words<Complex64>(launch, grain);
+    switch (size_of(launch.types[0])) {
+        case 1: return copy_words<std::uint8_t>(launch, grain);
+        case 2: return copy_words<std::uint16_t>(launch, grain);
+        case 4: return copy_words<std::uint32_t>(launch, grain);
+        default: return copy_words<std::uint64_t>(launch, grain);
+    }
+}
+
+}  // namespace cukern::host
