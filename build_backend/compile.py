@@ -47,7 +47,7 @@ BY_TYPE = {
     ROOT / "cuda/src/device/reduce/reduce.cu": ALIKE,
     ROOT / "cuda/src/device/matmul/tiled.cu": [["float32"], ["float64"]],
     ROOT / "cuda/src/device/matmul/sliced.cu": [["float32", "int32", "complex64"], ["float64", "int64", "complex128"]],
-    ROOT / "cuda/src/host/elementwise_range.cpp": [[name] for name in ELEMENT_TYPES],
+    ROOT / "cuda/src/host/formula_loops.cpp": [[name] for name in ELEMENT_TYPES],
 }
 
 
@@ -74,9 +74,9 @@ SMALL = (
     "ext/module",
     "ext/types",
 )
-LOOPS = [ROOT / f"cuda/src/host/{name}.cpp" for name in ("casts", "elementwise_range", "reduce")]
+LOOPS = [ROOT / f"cuda/src/host/{name}.cpp" for name in ("casts", "formula_loops", "reduce")]
 EMULATED = ["elementwise", "reduce", "scan"]
-REPLACED = ["elementwise.cpp", "elementwise_range.cpp", "reduce.cpp", "scan.cpp"]
+REPLACED = ["elementwise.cpp", "formula_loops.cpp", "reduce.cpp", "scan.cpp"]
 
 
 def emulates_kernels() -> bool:

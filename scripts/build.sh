@@ -270,7 +270,7 @@ task_lint() {
 print("-isystem", sysconfig.get_path("include"), "-isystem", numpy.get_include(), sep="\n")')
     tidy+=(-std=c++17 -x c++ -Icuda/include -iquotecuda/src -iquoteext -DPy_LIMITED_API=0x030B0000 '-DCUKERN_VERSION="0"')
     # The slowest first, so that no core waits for it; with the types for which host/kernels.h lets functions be made.
-    local slow=cuda/src/host/elementwise_range.cpp
+    local slow=cuda/src/host/formula_loops.cpp
     # shellcheck disable=SC2016  # bash -c expands them
     {
         printf '%s\0' float32 "$slow" int8 "$slow" bool_ "$slow"

@@ -29,7 +29,8 @@ __m128i vector_of(const double *from) noexcept {
 
 constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min();
 
-// As many of a block as fill vectors; their number, or -1 where a vector's answer may be that there is none.
+// As many of a block as fill vectors; their number, or -1 if a result may stand for a value that int32 does not
+// hold.
 template <typename From>
 [[gnu::target("avx2")]] std::int64_t to_int32_by_avx2(const From *from, std::int32_t *to,
                                                       std::int64_t n) noexcept {
@@ -93,15 +94,13 @@ void cast_to_short(const From *source, To *target, std::int64_t n) noexcept {
     for (std::int64_t at = 0; at < n; at += kBlock) {
         const std::int64_t part = std::min(kBlock, n - at);
         bool has_all = false;
-        if constexpr (std::is_floating_point_v<From> && sizeof(To) == 4) {
-            // To the target at once, unless what there may be none for is read once more from the same memory.
-            if (!is_in_place && to_int32(source + at, reinterpret_cast<std::int32_t *>(target + at), part))
-                continue;
-        }
         if constexpr (is_complex<From>) {
             decltype(From::real) reals[kBlock];
             for (std::int64_t i = 0; i < part; ++i) reals[i] = source[at + i].real;
             has_all = to_int32(reals, block, part);
+        } else if (sizeof(To) == 4 && !is_in_place) {
+            // Directly into the target; not in place, since a block that fails is read again.
+            if (to_int32(source + at, reinterpret_cast<std::int32_t *>(target + at), part)) continue;
         } else {
             has_all = to_int32(source + at, block, part);
         }
@@ -179,6 +178,10 @@ template <typename From, typename To>
 void cast(const void *from, std::int64_t from_stride, void *to, std::int64_t to_stride, std::int64_t n) noexcept {
     const auto *source = static_cast<const From *>(from);
     auto *target = static_cast<To *>(to);
+    if (from_stride == 0 && to_stride == 1) {
+        std::fill_n(target, n, converted<To>(*source));
+        return;
+    }
     if (from_stride != 1 || to_stride != 1) {
         for (std::int64_t i = 0; i < n; ++i) target[i * to_stride] = converted<To>(source[i * from_stride]);
         return;

@@ -80,8 +80,10 @@ void copy_row(const W *from, std::int64_t from_step, W *to, std::int64_t to_step
         copy_steps(from, from_step, to, to_step, n);
 }
 
+// Words of a tile's row.
+constexpr int tile_of(int bytes) noexcept { return bytes <= 4 ? 16 / bytes : 1; }
 template <typename W>
-constexpr int kTile = sizeof(W) <= 4 ? static_cast<int>(16 / sizeof(W)) : 1;  // words of a tile's row
+constexpr int kTile = tile_of(static_cast<int>(sizeof(W)));
 
 #if defined(__SSE2__)
 template <typename W>
@@ -161,15 +163,16 @@ void copy_strip(const Strip &strip, const W *from, W *to) noexcept {
 constexpr std::int64_t kStripBytes = 64;    // of the source's lines
 constexpr std::int64_t kStripLength = 512;  // as many pages as the processor remembers the places of
 
-// The dimension along which the source is fastest, where tiles pay; -1 where rows do.
-int fastest_of_source(const ElementwiseLaunch &launch, std::int64_t tile) noexcept {
+// The dimension along which the source is fastest, where strips pay; -1 where rows do.
+int fastest_of_source(const ElementwiseLaunch &launch) noexcept {
+    const std::int64_t tile = tile_of(size_of(launch.types[0]));
     const int last = launch.ndim - 1;
     const auto step = [&](int d) { return std::abs(launch.strides[1][d]); };
     if (launch.immediate[1] || step(last) == 0) return -1;
     int fastest = last;
     for (int d = 0; d < last; ++d)
         if (step(d) != 0 && step(d) < step(fastest)) fastest = d;
-    return fastest != last && launch.shape[fastest] >= tile ? fastest : -1;
+    return fastest != last && launch.shape[fastest] >= tile && launch.shape[last] >= tile ? fastest : -1;
 }
 
 template <typename W>
@@ -208,21 +211,22 @@ void copy_in_strips(const ElementwiseLaunch &launch, int across, std::int64_t gr
 
 template <typename W>
 void copy_words(const ElementwiseLaunch &launch, std::int64_t grain) noexcept {
-    if (const int across = fastest_of_source(launch, kTile<W>); across >= 0)
-        return copy_in_strips<W>(launch, across, grain);
+    if (const int across = fastest_of_source(launch); across >= 0) return copy_in_strips<W>(launch, across, grain);
     constexpr auto kSize = static_cast<std::intptr_t>(sizeof(W));
-    const void *value = launch.immediate[1] ? launch.values[1].bytes : nullptr;
     parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
         run_rows(launch, std::integral_constant<int, 2>{}, begin, end,
-                 [&](char **data, std::int64_t n, const std::intptr_t *strides) {
-                     const void *from = value != nullptr ? value : data[0];
-                     copy_row(static_cast<const W *>(from), value != nullptr ? 0 : strides[0] / kSize,
+                 [](char **data, std::int64_t n, const std::intptr_t *strides) {
+                     copy_row(reinterpret_cast<const W *>(data[0]), strides[0] / kSize,
                               reinterpret_cast<W *>(data[1]), strides[1] / kSize, n);
                  });
     });
 }
 
 }  // namespace
+
+bool is_copied_in_strips(const ElementwiseLaunch &launch) noexcept {
+    return launch.op == Op::copy && launch.types[0] == launch.types[1] && fastest_of_source(launch) >= 0;
+}
 
 void run_copy(const ElementwiseLaunch &launch, std::int64_t grain) noexcept {
     if (launch.types[0] == ElementType::complex128) return copy_words<Complex128>(launch, grain);

@@ -43,7 +43,11 @@ double host_cost(Op op, ElementType compute) noexcept {
 std::int64_t host_grain(Op op, ElementType compute, double elements, double bytes) noexcept {
     double cost = std::max(host_cost(op, compute), 1e-3);
     if (bytes > kCachedBytes) cost = std::max(cost, bytes / elements / kThreadMemory);
-    return static_cast<std::int64_t>(std::clamp(kWorthAThread / cost, kLeastGrain, kMostGrain));
+    return grain_of_cost(cost);
+}
+
+std::int64_t grain_of_cost(double nanoseconds) noexcept {
+    return static_cast<std::int64_t>(std::clamp(kWorthAThread / nanoseconds, kLeastGrain, kMostGrain));
 }
 
 }  // namespace cukern

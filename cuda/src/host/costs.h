@@ -17,5 +17,7 @@ double host_cost(Op op, ElementType compute) noexcept;
 // Elements that are worth a thread: fewer take less time than waking it does. `bytes`: of all operands of so many
 // elements, by which memory may be the limit.
 std::int64_t host_grain(Op op, ElementType compute, double elements, double bytes) noexcept;
+// The same of elements that take so many nanoseconds.
+std::int64_t grain_of_cost(double nanoseconds) noexcept;
 
 }  // namespace cukern

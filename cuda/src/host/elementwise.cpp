@@ -4,35 +4,42 @@
 #include "host/kernels.h"
 #include "host/loops.h"
 #include "host/rows.h"
+#include "host/loop_order.h"
 #include "host/thread_pool.h"
 
 namespace cukern::host {
 namespace {
 
-RangeFunction find_range(Op op, ElementType compute) noexcept {
+LoopFunction find_formula(Op op, ElementType compute) noexcept {
     switch (compute) {
 #define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
-    case ElementType::id: return range_function<ctype>(op);
+    case ElementType::id: return formula_loop<ctype>(op);
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
     }
     return nullptr;
 }
 
-// The loop that takes all operands as they are stored, without one where there is none. NumPy's isinf and signbit
-// are wrong where results are not packed (2.4.6).
+// Of the operands, as they are stored; a value has that of the others.
+ElementType stored_type(const ElementwiseLaunch &launch) noexcept {
+    return launch.types[launch.immediate[1] && launch.num_operands > 2 ? 2 : 1];
+}
+
+// The loop that takes all operands as they are stored, without one where there is none. NumPy's negative,
+// isfinite, isinf and signbit are wrong for some steps where results are not packed (2.4.6), so that loops of one
+// operand get packed results alone.
 HostLoop loop_on_stored(const ElementwiseLaunch &launch) noexcept {
     if (launch.split || launch.types[0] != launch.result || launch.num_operands < 2) return {};
-    const ElementType type = launch.types[1];
-    if (launch.strides[0][launch.ndim - 1] != 1 &&
-        (info(launch.op).rule == ResultRule::test || info(launch.op).rule == ResultRule::sign ||
-         bits_depend_on_strides(launch.op, type)))
-        return {};
-    for (int i = 1; i < launch.num_operands; ++i)
-        if (launch.immediate[i] || launch.types[i] != type ||
-            (bits_depend_on_strides(launch.op, type) && launch.strides[i][launch.ndim - 1] != 1))
-            return {};
+    const ElementType type = stored_type(launch);
     const bool looks_at_stored = is_logical(launch.op) || info(launch.op).rule == ResultRule::test;
+    const bool is_packed_alone = bits_depend_on_strides(launch.op, type);
+    const int last = launch.ndim - 1;
+    if (launch.strides[0][last] != 1 && (launch.num_operands == 2 || is_packed_alone)) return {};
+    for (int i = 1; i < launch.num_operands; ++i) {
+        if (launch.immediate[i] && (looks_at_stored || is_packed_alone || launch.compute != type)) return {};
+        if (launch.immediate[i]) continue;
+        if (launch.types[i] != type || (is_packed_alone && launch.strides[i][last] != 1)) return {};
+    }
     return looks_at_stored || type == launch.compute ? loop_of(launch.op, type) : HostLoop{};
 }
 
@@ -52,7 +59,38 @@ Cast cast_on_stored(const ElementwiseLaunch &launch) noexcept {
 
 HostLoop elementwise_loop(Op op, ElementType inputs) noexcept { return loop_of(op, inputs); }
 
-void run_elementwise(const ElementwiseLaunch &launch) noexcept {
+namespace {
+
+// Elements of a row up to which several are packed for one call of NumPy's loop: some look at the processor's
+// floating point flags each time.
+constexpr std::int64_t kShortRow = 32;
+
+// Nanoseconds that a row costs before its first element: more where it is converted or packed.
+double cost_of_row(const ElementwiseLaunch &launch) noexcept {
+    if (launch.op == Op::copy && launch.types[0] == launch.types[1]) return 4;
+    return loop_on_stored(launch).function != nullptr || cast_on_stored(launch) != nullptr ? 8 : 15;
+}
+
+void run_loop(const ElementwiseLaunch &launch, const HostLoop &loop, std::int64_t begin,
+              std::int64_t end) noexcept {
+    run_rows(launch, launch.num_operands, begin, end,
+             [&](char **data, std::intptr_t n, const std::intptr_t *strides) {
+                 loop.function(data, &n, strides, loop.context);
+             });
+}
+
+// Whether our own loop takes all operands where they lie.
+bool takes_as_stored(const ElementwiseLaunch &launch, ElementType own) noexcept {
+    if (launch.split || launch.types[0] != launch.result || (launch.op == Op::where && launch.immediate[1]))
+        return false;
+    for (int i = 1; i < launch.num_operands; ++i) {
+        const ElementType type = launch.op == Op::where && i == 1 ? ElementType::bool_ : own;
+        if (!launch.immediate[i] && launch.types[i] != type) return false;
+    }
+    return true;
+}
+
+void run_in_order(const ElementwiseLaunch &launch) noexcept {
     std::int64_t bytes = 0;
     for (int i = 0; i < launch.num_operands; ++i)
         if (!launch.immediate[i]) bytes += size_of(launch.types[i]);
@@ -64,11 +102,12 @@ void run_elementwise(const ElementwiseLaunch &launch) noexcept {
         return;
     }
     if (const HostLoop loop = loop_on_stored(launch); loop.function != nullptr) {
+        const bool in_blocks = launch.ndim > 1 && launch.shape[launch.ndim - 1] <= kShortRow;
         parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
-            run_rows(launch, launch.num_operands, begin, end,
-                     [&](char **data, std::intptr_t n, const std::intptr_t *strides) {
-                         loop.function(data, &n, strides, loop.context);
-                     });
+            if (in_blocks)
+                run_in_blocks(launch, stored_type(launch), {loop, false, true}, begin, end);
+            else
+                run_loop(launch, loop, begin, end);
         });
         return;
     }
@@ -82,10 +121,30 @@ void run_elementwise(const ElementwiseLaunch &launch) noexcept {
         });
         return;
     }
-    const RangeFunction function =
-        find_range(launch.op, is_logical(launch.op) ? ElementType::bool_ : launch.compute);
-    if (function == nullptr) return;
-    parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) { function(launch, begin, end); });
+    const ElementType own = is_logical(launch.op) ? ElementType::bool_ : launch.compute;
+    BlockLoop loop{loop_of(launch.op, own), false, false};
+    if (loop.loop.function != nullptr) {
+        loop.packs_operands = bits_depend_on_strides(launch.op, own);
+        loop.packs_results = true;
+    } else {
+        loop.loop.function = find_formula(launch.op, own);
+        if (loop.loop.function == nullptr) return;
+    }
+    const bool is_direct = !loop.packs_results && takes_as_stored(launch, own);
+    parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
+        if (is_direct)
+            run_loop(launch, loop.loop, begin, end);
+        else
+            run_in_blocks(launch, own, loop, begin, end);
+    });
+}
+
+}  // namespace
+
+void run_elementwise(const ElementwiseLaunch &launch) noexcept {
+    if (launch.ndim == 1) return run_in_order(launch);
+    if (is_copied_in_strips(launch)) return run_in_order(launch);
+    run_along_best(launch, cost_of_row(launch), run_in_order);
 }
 
 }  // namespace cukern::host

@@ -21,10 +21,10 @@ constexpr bool is_made(ElementType type, F exists) noexcept {
 #endif
 }
 
-// Computes elements [begin, end) of out. Compiled once for each element type, so that the build runs in parallel.
-using RangeFunction = void (*)(const ElementwiseLaunch &, std::int64_t, std::int64_t) noexcept;
+// The loop of our own formula of an operation in T, as NumPy's are; null where there is none. Compiled once for
+// each element type, so that the build runs in parallel.
 template <typename T>
-RangeFunction range_function(Op op) noexcept;
+LoopFunction formula_loop(Op op) noexcept;
 
 void run_elementwise(const ElementwiseLaunch &launch) noexcept;
 // The loop that run_elementwise calls where all operands are of the type; without one where it does more than
@@ -32,6 +32,17 @@ void run_elementwise(const ElementwiseLaunch &launch) noexcept;
 HostLoop elementwise_loop(Op op, ElementType inputs) noexcept;
 // Copies elements of out's type, or a value; a thread is worth it for `grain` of them.
 void run_copy(const ElementwiseLaunch &launch, std::int64_t grain) noexcept;
+bool is_copied_in_strips(const ElementwiseLaunch &launch) noexcept;
+// A loop that takes blocks, and what it is to be given packed.
+struct BlockLoop {
+    HostLoop loop;
+    bool packs_operands;
+    bool packs_results;
+};
+// Elements [begin, end) by a loop whose operands are of type `own`, and whose results of the operation's: what is
+// of another type is converted.
+void run_in_blocks(const ElementwiseLaunch &launch, ElementType own, const BlockLoop &loop, std::int64_t begin,
+                   std::int64_t end) noexcept;
 void run_reduction(const ReduceLaunch &launch) noexcept;
 // Whether run_scan reads elements of a type as they are stored.
 bool scans_from(ElementType type, ElementType compute) noexcept;

@@ -6,8 +6,10 @@
 // the threads; of few long ones, and of long rows of them, pieces whose length follows from the shape, so that the
 // number of threads changes nothing.
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "host/costs.h"
 #include "host/kernels.h"
@@ -20,29 +22,71 @@ namespace {
 constexpr int kLevels = 64;
 constexpr std::int64_t kLoopBlock = 1 << 14;  // elements that a loop of another library takes at once
 constexpr std::int64_t kLeastLoop = 32;       // and from how many on it pays
+constexpr std::int64_t kLeastRun = 8;         // the same of all elements of a result
 constexpr std::int64_t kPiece = 1 << 16;
 constexpr std::int64_t kPieceRows = 256;  // of rows of results beside each other
 constexpr std::int64_t kMostPieces = 256;
 constexpr std::int64_t kMostInRow = 1 << 15;  // of longer ones each thread has a wide part
 constexpr std::int64_t kFewRows = 16;
 
-// The place of the largest or least of one result's elements, by another library's function for packed ones.
+// Loads n elements, packed; returns n.
+template <typename T>
+std::int64_t gather(const ReduceLaunch &launch, Walk &walk, std::int64_t base, T *to, std::int64_t n) noexcept {
+    for (std::int64_t i = 0; i < n;) {
+        const std::int64_t part = std::min(walk.run(), n - i);
+        load_elements(launch, element_at(launch, base + walk.offset), walk.stride(), to + i, part);
+        walk.advance(part);
+        i += part;
+    }
+    return n;
+}
+
+// The place of the largest or least of one result's elements, by another library's function for packed ones;
+// others are packed first.
 template <Op op, typename T>
 [[gnu::noinline]] typename Reducer<op, T>::A place_of(const ReduceLaunch &launch, HostIndexFunction function,
                                                       Walk &walk, std::int64_t base, std::int64_t begin,
                                                       std::int64_t end) noexcept {
     using F = Reducer<op, T>;
     auto best = F::identity();
+    T packed[kLongBlock];
+    const bool is_direct = launch.type == ElementTypeOf<T>::value && walk.stride() == 1;
     for (std::int64_t at = begin; at < end;) {
-        const std::int64_t part = std::min(walk.run(), end - at);
-        const auto *elements = reinterpret_cast<const T *>(element_at(launch, base + walk.offset));
+        const std::int64_t first = at;
+        const T *elements = packed;
+        if (is_direct) {
+            elements = reinterpret_cast<const T *>(element_at(launch, base + walk.offset));
+            const std::int64_t part = std::min(walk.run(), end - at);
+            walk.advance(part);
+            at += part;
+        } else {
+            at += gather(launch, walk, base, packed, std::min(kLongBlock, end - at));
+        }
         std::intptr_t index = 0;
-        function(const_cast<T *>(elements), part, &index, nullptr);
-        best = F::join_later(best, F::of(elements[index], at + index));
-        walk.advance(part);
-        at += part;
+        function(const_cast<T *>(elements), at - first, &index, nullptr);
+        best = F::join_later(best, F::of(elements[index], first + index));
+        if constexpr (std::is_same_v<T, Bool>)
+            if (best.value == (op == Op::argmax)) break;
     }
     return best;
+}
+
+// What n elements come to, run by run into one value: exact, so that no order of joining is better.
+template <typename T>
+T joined_in_order(const ReduceLaunch &launch, const HostLoop &loop, Walk &walk, std::int64_t base, std::int64_t n,
+                  T value) noexcept {
+    while (n > 0) {
+        const std::int64_t part = std::min({walk.run(), n, kLoopBlock});
+        char *data[] = {reinterpret_cast<char *>(&value),
+                        const_cast<char *>(element_at(launch, base + walk.offset)),
+                        reinterpret_cast<char *>(&value)};
+        const std::intptr_t strides[] = {0, walk.stride() * static_cast<std::intptr_t>(sizeof(T)), 0};
+        const std::intptr_t count = part;
+        loop.function(data, &count, strides, loop.context);
+        walk.advance(part);
+        n -= part;
+    }
+    return value;
 }
 
 // Joins what a block has come to with those before it.
@@ -60,7 +104,7 @@ template <Op op, typename T>
 bool reduce_runs(const ReduceLaunch &launch, std::int64_t begin, std::int64_t end) noexcept {
     constexpr ElementType kOwn = ElementTypeOf<T>::value;
     const std::int64_t n = launch.reduced;
-    if (launch.type != kOwn || launch.num_reduced != 1 || n < kLeastLoop || n > kLoopBlock) return false;
+    if (launch.type != kOwn || launch.num_reduced != 1 || n < kLeastRun || n > kLoopBlock) return false;
     const std::int64_t stride = launch.reduced_strides[0];
     [[maybe_unused]] Walk walk(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
     [[maybe_unused]] const auto elements = [&] {
@@ -102,11 +146,14 @@ template <Op op, typename T>
     Walk walk(launch.reduced_shape, launch.reduced_strides, launch.num_reduced, begin);
     if constexpr (op == Op::argmax || op == Op::argmin) {
         const HostIndexFunction function = index_function_of(kOwn, op == Op::argmax);
-        if (function != nullptr && is_own && walk.stride() == 1)
+        if (function != nullptr && (is_own || launch.reduced >= kLeastRun))
             return place_of<op, T>(launch, function, walk, base, begin, end);
     }
     constexpr bool kJoinsElements = std::is_same_v<A, T>;
     const HostLoop loop = kJoinsElements ? joining_loop<op, T>() : HostLoop{};
+    if constexpr (kJoinsElements && (std::is_integral_v<A> || op == Op::max || op == Op::min))
+        if (loop.function != nullptr && is_own && walk.run() >= kLeastRun)
+            return joined_in_order(launch, loop, walk, base, end - begin, F::identity());
     constexpr std::int64_t kLength = op == Op::any ? kTruthBlock : kJoinsElements ? kLongBlock : kBlock;
     T elements[kLength];
     A waiting[kLevels];  // of 1, 2, 4, ... blocks, where `blocks` has a bit
@@ -147,13 +194,8 @@ template <Op op, typename T>
             walk.advance(n);
             at += n;
         } else {
-            for (n = 0; n < kLength && at < end;) {
-                const std::int64_t part = std::min({walk.run(), kLength - n, end - at});
-                load_elements(launch, element_at(launch, base + walk.offset), walk.stride(), elements + n, part);
-                walk.advance(part);
-                n += part;
-                at += part;
-            }
+            n = gather(launch, walk, base, elements, std::min(kLength, end - at));
+            at += n;
         }
         if constexpr (kJoinsElements)
             sum = loop.function != nullptr ? joined_by(loop, block, 1, n) : reduce_long_block<op>(block, n, first);
@@ -177,9 +219,27 @@ void join_pieces(typename F::A *parts, std::int64_t pieces, std::int64_t count) 
                 parts[j * count + k] = F::join(parts[j * count + k], parts[(j + step) * count + k]);
 }
 
+// What joined values come to. Choices that are the same for all of them come first, so that loops vectorise.
+template <Op op, typename T>
+void store_results(const typename Reducer<op, T>::A *joined, std::int64_t n, const Finish &given,
+                   reduced_t<op, T> *out) noexcept {
+    using F = Reducer<op, T>;
+    using R = reduced_t<op, T>;
+    const Finish finish = given;  // which no store of a result changes
+    if constexpr (op == Op::any) {
+        const auto kind = finish.all ? F::kZero : F::kNonzero;
+        const auto wanted = static_cast<typename F::A>(finish.all ? 0 : kind);
+        for (std::int64_t k = 0; k < n; ++k) out[k] = from_arithmetic<R>((joined[k] & kind) == wanted);
+    } else if (op == Op::sum && finish.divisor == 0) {
+        for (std::int64_t k = 0; k < n; ++k) out[k] = F::template result<R>(joined[k], Finish{});
+    } else {
+        for (std::int64_t k = 0; k < n; ++k) out[k] = F::template result<R>(joined[k], finish);
+    }
+}
+
 // Results [begin, end), which lie beside each other in the input.
 template <Op op, typename T>
-[[gnu::noinline]] void reduce_columns(const ReduceLaunch &launch, const Finish &finish, std::int64_t begin,
+[[gnu::noinline]] void reduce_columns(const ReduceLaunch &launch, const Finish &given, std::int64_t begin,
                                       std::int64_t end) noexcept {
     using F = Reducer<op, T>;
     using R = reduced_t<op, T>;
@@ -191,7 +251,7 @@ template <Op op, typename T>
         const std::int64_t tiles = (run - 1) / kTile<op, T> + 1;
         const std::int64_t m = (run - 1) / tiles + 1;  // tiles that are alike
         reduce_tile<op, T>(launch, walk.offset, m, 0, launch.reduced, sums);
-        for (std::int64_t k = 0; k < m; ++k) out[i + k] = F::template result<R>(sums[k], finish);
+        store_results<op, T>(sums, m, given, out + i);
         walk.advance(m);
         i += m;
     }
@@ -276,12 +336,12 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
                 }
                 const std::int64_t m = std::min(tile, row - first);
                 A sums[kTile<op, T>];  // not in `parts`, whose lines of cache other threads write to
-                reduce_tile<op, T>(launch, walk.offset + first, m, start, stop, sums);
+                reduce_tile<op, T>(launch, walk.offset + first * column_step(launch), m, start, stop, sums);
                 std::copy_n(sums, m, &parts[piece * row + first]);
             }
         });
         join_pieces<F>(parts.get(), pieces.count, row);
-        for (std::int64_t k = 0; k < row; ++k) out[i + k] = F::template result<R>(parts[k], finish);
+        store_results<op, T>(parts.get(), row, finish, out + i);
     }
 }
 
@@ -313,10 +373,26 @@ ReduceLaunch in_truths(const ReduceLaunch &launch) noexcept {
     return own;
 }
 
-}  // namespace
+// Short runs of elements cost more to find than to reduce. Where the order of elements does not matter, those of
+// another dimension are taken first, if the cache holds all that lies between them.
+constexpr std::int64_t kShortRun = 16;
+constexpr std::int64_t kTurnedBytes = 1 << 20;
+
+int longer_dimension(const ReduceLaunch &launch) noexcept {
+    const int last = launch.num_reduced - 1;
+    if (last < 1 || launch.op == Op::argmax || launch.op == Op::argmin || launch.reduced_shape[last] >= kShortRun)
+        return -1;
+    int longest = last;
+    std::int64_t extent = 1;  // in elements
+    for (int d = last; d >= 0; --d) {
+        extent += (launch.reduced_shape[d] - 1) * std::abs(launch.reduced_strides[d]);
+        if (launch.reduced_shape[d] > launch.reduced_shape[longest]) longest = d;
+    }
+    return longest != last && extent * size_of(launch.type) <= kTurnedBytes ? longest : -1;
+}
 
 // Operations that differ in what becomes of the joined value are reduced by one of them.
-void run_reduction(const ReduceLaunch &launch) noexcept {
+void run_in_order(const ReduceLaunch &launch) noexcept {
     switch (launch.op) {
         case Op::mean: return reduce_op<Op::sum>(in_integers(launch));
         case Op::sum: return reduce_op<Op::sum>(launch);
@@ -333,6 +409,18 @@ void run_reduction(const ReduceLaunch &launch) noexcept {
         case Op::argmin: return reduce_op<Op::argmin>(launch);
         default: break;
     }
+}
+
+}  // namespace
+
+void run_reduction(const ReduceLaunch &launch) noexcept {
+    const int longest = longer_dimension(launch);
+    if (longest < 0) return run_in_order(launch);
+    ReduceLaunch turned = launch;
+    const int last = launch.num_reduced - 1;
+    std::swap(turned.reduced_shape[longest], turned.reduced_shape[last]);
+    std::swap(turned.reduced_strides[longest], turned.reduced_strides[last]);
+    run_in_order(turned);
 }
 
 }  // namespace cukern::host

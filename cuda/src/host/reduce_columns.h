@@ -6,6 +6,7 @@
 // likewise.
 #pragma once
 
+#include <cstdlib>
 #include <memory>
 #include <new>
 
@@ -20,11 +21,30 @@ constexpr std::int64_t kGroup = 32;
 constexpr std::int64_t kIndexRows = 1 << 30;  // that 32-bit indices count
 constexpr int kMostGroups = 30;               // as a power of two
 
-// Whether results are taken by tiles: they lie beside each other in the input, and what is reduced does not.
+// Results of at most kFewReduced elements each are taken by tiles if at least kManyKept lie in a row, whatever the
+// strides. argmax and argmin of more elements are taken one by one if fewer than kFewColumns results lie in a row.
+constexpr std::int64_t kFewReduced = 16;
+constexpr std::int64_t kManyKept = 64;
+constexpr std::int64_t kFewColumns = 16;
+
+// The step in the input from a result's elements to those of the next one.
+inline std::int64_t column_step(const ReduceLaunch &launch) noexcept {
+    return launch.kept_strides[launch.num_kept - 1];
+}
+
+// Whether results are taken by tiles: their elements lie closer to those of the next result than to each other, or
+// are few.
 inline bool lies_in_columns(const ReduceLaunch &launch) noexcept {
     const int last = launch.num_kept - 1;
-    return last >= 0 && launch.kept_strides[last] == 1 && launch.kept_shape[last] >= 4 &&
-           (launch.num_reduced == 0 || launch.reduced_strides[launch.num_reduced - 1] != 1);
+    if (last < 0 || launch.kept_shape[last] < 4 || column_step(launch) == 0) return false;
+    if (launch.reduced == 1) return true;
+    // Another library finds places in packed elements, by vectors.
+    const bool finds_place = launch.op == Op::argmax || launch.op == Op::argmin;
+    if (finds_place && launch.kept_shape[last] < kFewColumns && launch.reduced > kFewReduced) return false;
+    const std::int64_t reduced_step = std::abs(launch.reduced_strides[launch.num_reduced - 1]);
+    if (column_step(launch) == 1) return reduced_step != 1;
+    return std::abs(column_step(launch)) < reduced_step ||
+           (launch.reduced <= kFewReduced && launch.kept_shape[last] >= kManyKept);
 }
 
 // How many results a tile has at most: half as many of what needs further memory, for stacks may be small.
@@ -74,8 +94,8 @@ public:
                 const auto join = [x, sums, m = m_, place = at_ - 1] {
                     for (std::int64_t k = 0; k < m; ++k) sums[k] = F::join(sums[k], F::of(x[k], place));
                 };
-                if constexpr (op == Op::prod && is_complex<T>)
-                    run_by_vectors(join);
+                if constexpr (op == Op::any || (op == Op::prod && is_complex<T>))
+                    run_by_vectors<kNeverFused>(join);
                 else
                     join();
             }
@@ -89,9 +109,10 @@ private:
         ++at_;
         // A Bool is looked at as any byte is: true where it is not zero.
         constexpr bool kOfBytes = op == Op::any;
-        if (launch_.type == ElementTypeOf<T>::value || (kOfBytes && size_of(launch_.type) == 1))
+        const std::int64_t step = column_step(launch_);
+        if (step == 1 && (launch_.type == ElementTypeOf<T>::value || (kOfBytes && size_of(launch_.type) == 1)))
             return reinterpret_cast<const T *>(row);
-        load_elements(launch_, row, 1, row_, m_);
+        load_elements(launch_, row, step, row_, m_);
         return row_;
     }
 
@@ -113,6 +134,10 @@ private:
                 for (std::int64_t k = 0; k < m; ++k) {
                     const V value = to_arithmetic(x[k]);
                     bool is_beyond = false;
+                    if constexpr (is_complex<V>)  // most are told by their real parts
+                        if ((op == Op::argmax ? value.real < values[k].real : value.real > values[k].real) &&
+                            value.imag == value.imag)
+                            continue;
                     if constexpr (std::is_same_v<V, Value>)
                         is_beyond = F::beyond(value, values[k]);
                     else

@@ -9,7 +9,7 @@
 namespace cukern::host {
 
 // Elements [begin, end) of out in runs along the fastest dimension: compute(data, n, strides), of out last, in
-// bytes. The number of operands may be a constant.
+// bytes; a value has a stride of 0. The number of operands may be a constant.
 template <typename Count, typename Compute>
 void run_rows(const ElementwiseLaunch &launch, Count count, std::int64_t begin, std::int64_t end,
               const Compute &compute) noexcept {
@@ -17,30 +17,49 @@ void run_rows(const ElementwiseLaunch &launch, Count count, std::int64_t begin, 
     std::int64_t index[kMaxDims];
     char *data[kMaxOperands];
     std::intptr_t strides[kMaxOperands];
-    std::int64_t sizes[kMaxOperands];
     // Loops take out last.
     const auto place = [count](int operand) { return operand == 0 ? count - 1 : operand - 1; };
+    const auto step = [&launch](int operand, int d) -> std::intptr_t {
+        return launch.immediate[operand] ? 0 : launch.strides[operand][d] * size_of(launch.types[operand]);
+    };
     for (int i = 0; i < count; ++i) {
-        sizes[i] = size_of(launch.types[i]);
-        data[place(i)] = static_cast<char *>(launch.data[i]);
-        strides[place(i)] = launch.strides[i][last] * sizes[i];
+        data[place(i)] = launch.immediate[i]
+                             ? reinterpret_cast<char *>(const_cast<unsigned char *>(launch.values[i].bytes))
+                             : static_cast<char *>(launch.data[i]);
+        strides[place(i)] = step(i, last);
     }
     std::int64_t rest = begin;
     for (int d = last; d >= 0; --d) {
         index[d] = rest % launch.shape[d];
         rest /= launch.shape[d];
-        for (int i = 0; i < count; ++i) data[place(i)] += index[d] * launch.strides[i][d] * sizes[i];
+        for (int i = 0; i < count; ++i) data[place(i)] += index[d] * step(i, d);
     }
+    std::intptr_t to_next[kMaxOperands];  // rows
+    for (int i = 0; i < count; ++i) to_next[place(i)] = last == 0 ? 0 : step(i, last - 1);
+    const std::int64_t length = launch.shape[last];
     for (std::int64_t at = begin; at < end;) {
-        const std::int64_t n = std::min(launch.shape[last] - index[last], end - at);
-        compute(data, n, strides);
-        at += n;
-        if (at == end) break;
-        index[last] += n;
-        for (int i = 0; i < count; ++i) data[place(i)] += n * strides[place(i)];
-        for (int d = last; d > 0 && index[d] == launch.shape[d]; --d) {
-            for (int i = 0; i < count; ++i)
-                data[place(i)] += (launch.strides[i][d - 1] - launch.shape[d] * launch.strides[i][d]) * sizes[i];
+        if (index[last] == 0 && end - at >= length) {  // whole rows, as far as they are one step from each other
+            const std::int64_t rows =
+                last == 0 ? 1 : std::min(launch.shape[last - 1] - index[last - 1], (end - at) / length);
+            for (std::int64_t row = 0; row < rows; ++row) {
+                compute(data, length, strides);
+                for (int i = 0; i < count; ++i) data[i] += to_next[i];
+            }
+            at += rows * length;
+            if (at == end) break;
+            index[last - 1] += rows;
+        } else {
+            const std::int64_t n = std::min(length - index[last], end - at);
+            compute(data, n, strides);
+            at += n;
+            if (at == end) break;
+            // The rest of a row was begun with; to the beginning of the next.
+            for (int i = 0; i < count; ++i) data[i] += to_next[i] - index[last] * strides[i];
+            index[last] = 0;
+            ++index[last - 1];
+        }
+        for (int d = last - 1; d > 0 && index[d] == launch.shape[d]; --d) {
+            for (int i = 0; i < count; ++i) data[place(i)] += step(i, d - 1) - launch.shape[d] * step(i, d);
             index[d] = 0;
             ++index[d - 1];
         }

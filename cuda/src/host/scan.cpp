@@ -7,14 +7,14 @@
 
 #include "formulas/reducers.cuh"
 #include "host/casts.h"
+#include "host/costs.h"
 #include "host/kernels.h"
 #include "host/thread_pool.h"
 
 namespace cukern::host {
 namespace {
 
-constexpr std::int64_t kGrain = 16384;  // elements below which a second thread costs more than it saves
-constexpr std::int64_t kBlock = 512;    // elements that are converted at a time, or lines of a group
+constexpr std::int64_t kBlock = 512;  // elements that are converted at a time, or lines of a group
 
 // A sum of one element after the other that stays as accurate as one in twice the precision: float32 is added in
 // float64, float64 with the rounding errors of all additions so far beside it (Neumaier's sum).
@@ -106,10 +106,17 @@ void scan_line(const ScanLaunch &launch, std::int64_t in, T *out) noexcept {
     Running<op, T> running;
     const auto run = [&running](const T *values, std::int64_t n, T *results, std::int64_t step) {
         Running<op, T> own = running;  // in registers
-        for (std::int64_t i = 0; i < n; ++i, results += step) {
-            own.add(values[i]);
-            *results = own.value();
+        const auto next = [&own](T value) {
+            own.add(value);
+            return own.value();
+        };
+        // Four at a time: loads that follow stores at once wait for them where their addresses look alike.
+        for (; n >= 4; n -= 4, values += 4, results += 4 * step) {
+            const T loaded[] = {values[0], values[1], values[2], values[3]};
+            const T found[] = {next(loaded[0]), next(loaded[1]), next(loaded[2]), next(loaded[3])};
+            for (int i = 0; i < 4; ++i) results[i * step] = found[i];
         }
+        for (std::int64_t i = 0; i < n; ++i) results[i * step] = next(values[i]);
         running = own;
     };
     for (std::int64_t at = 0; at < launch.length; at += kBlock) {
@@ -167,9 +174,15 @@ void scan_lines(const ScanLaunch &launch, std::int64_t begin, std::int64_t end) 
     }
 }
 
+// Nanoseconds of an element, measured on one core.
+constexpr double cost_of(ElementType compute) noexcept {
+    return is_integer(compute) ? 0.4 : is_floating(compute) ? 1.5 : 3;
+}
+
 template <Op op>
 void scan_op(const ScanLaunch &launch) noexcept {
-    const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, launch.length));
+    const std::int64_t elements = grain_of_cost(cost_of(launch.compute));
+    const std::int64_t grain = std::max<std::int64_t>(1, elements / std::max<std::int64_t>(1, launch.length));
     parallel_for(launch.lines, grain, [&](std::int64_t begin, std::int64_t end) {
         switch (launch.compute) {
 #define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                            \

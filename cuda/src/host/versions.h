@@ -1,10 +1,13 @@
 // Versions of loops for newer processors than those that the build is for.
 //
-// A version is the same code, compiled for longer vectors: it computes the same values, since products are rounded
-// before they are added (-ffp-contract=off).
+// A version is the same code, compiled for longer vectors: it computes the same values, if products are rounded
+// before they are added. GCC 12 fuses complex products for AVX-512 in spite of -ffp-contract=off; AVX2 alone has
+// nothing to fuse by (FMA is another extension), so that they have kNeverFused bits at most.
 #pragma once
 
 namespace cukern::host {
+
+constexpr int kNeverFused = 256;
 
 #if defined(__x86_64__)
 template <typename Loop>
