@@ -20,7 +20,9 @@ template <typename T>
 constexpr bool vectorises(Op op) noexcept {
     const OpInfo &row = info(op);
     const bool is_function = row.rule == ResultRule::sized && op != Op::sqrt && op != Op::copysign;
-    const bool is_numpys = !std::is_same_v<T, BFloat16> && !is_complex<T> && op < Op::copy;
+    const bool is_ours =
+        std::is_same_v<T, BFloat16> || is_complex<T> || (op == Op::reciprocal && std::is_integral_v<T>);
+    const bool is_numpys = !is_ours && op < Op::copy;
     return !is_numpys && !is_function && op != Op::pow && op != Op::floor_divide && op != Op::remainder;
 }
 
