@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import random
 import statistics
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -108,16 +106,10 @@ def draw(choose: random.Random, rng: Any) -> Case | None:
     return text, lambda: own(*operands, **options), lambda: theirs(*operands, **options)
 
 
-def seconds_of(call: Callable[[], Any], repeat: int) -> float:
-    """Return the time of one call."""
-    begin = time.perf_counter()
-    for _ in range(repeat):
-        call()
-    return (time.perf_counter() - begin) / repeat
-
-
 def measure(case: Case) -> dict[str, Any]:
     """Return the ratio and both times."""
+    from host_rows import seconds_of
+
     name, own, theirs = case
     repeat = max(1, int(SECONDS / max(seconds_of(theirs, 1), seconds_of(theirs, 1), 1e-7)))
     pairs = [(seconds_of(own, repeat), seconds_of(theirs, repeat)) for _ in range(ROUNDS)]
@@ -132,6 +124,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ |= {"CUKERN_NUM_THREADS": "1", "CUKERN_BACKEND": "host"}
     import numpy as np
+    from host_rows import mean_of
     from source_id import source_id
 
     seed = int(source_id()[:8], 16) if options.seed is None else options.seed
@@ -143,7 +136,7 @@ def main() -> None:
     ratios = [each["ratio"] for each in results]
     summary = {
         "cases": len(ratios),
-        "mean": math.exp(statistics.fmean(map(math.log, ratios))),
+        "mean": mean_of(ratios),
         "5th percentile": ratios[len(ratios) // 20],
         "median": statistics.median(ratios),
         "below 0.9": sum(ratio < 0.9 for ratio in ratios),

@@ -161,6 +161,13 @@ def test_floats_that_no_integer_holds(source: str, to: str) -> None:
     assert cukern.asarray(edges).astype(to).get().tolist() == wanted
 
 
+def test_a_wrong_type_is_told_of_before_a_wrong_shape() -> None:
+    with pytest.raises(TypeError, match="float64 does not go into int32"):
+        cukern.copyto(np.zeros(3, np.int32), np.zeros(4))
+    with pytest.raises(ValueError, match="does not broadcast"):
+        cukern.copyto(np.zeros(3), np.zeros(4))
+
+
 def test_any_byte_but_zero_is_true() -> None:
     bytes_ = np.array([0, 1, 2, 128, 255] * 20, np.uint8)
     truths = bytes_.view(bool)

@@ -260,11 +260,14 @@ def test_threads_with_small_stacks() -> None:
         import numpy as np, cukern
         def work():
             for dtype in ("f4", "f8", "i8", "c8", "c16", "i2"):
-                x = np.ones((500, 600), dtype)
-                for axis in (0, 1, None):
-                    for name in ("sum", "prod", "var", "any", "max", "argmax"):
-                        if dtype[0] != "c" or name not in ("max", "argmax"):
+                whole = np.ones((500, 600), dtype)
+                for x in (whole, whole[::2, ::3], whole.T):
+                    for axis in (0, 1, None):
+                        for name in ("sum", "prod", "var", "any", "max", "argmax"):
                             getattr(cukern, name)(x, axis=axis)
+                    cukern.cumulative_sum(x, axis=0)
+                    cukern.add(x, np.ones(x.shape, "i1"))
+                    cukern.where(x, x, 2)
             print("done")
         threading.stack_size(128 << 10)
         thread = threading.Thread(target=work)

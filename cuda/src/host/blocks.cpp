@@ -1,8 +1,8 @@
 // Operations on operands of other types than what is computed in, or that must be packed first.
 //
-// Idea: blocks of up to kBlock elements are brought into buffers, by conversions, over as many rows as they hold;
-// the loop takes a block at a time, and its results go to where they belong. What lies in order and in that type
-// already stays where it is.
+// Idea: a block is a part of a row, or several rows, of up to kBlock elements. Its operands are converted into
+// buffers, the loop takes the whole block, and its results are converted into out. An operand that is packed and
+// of that type already is taken where it lies.
 #include <algorithm>
 #include <cstring>
 

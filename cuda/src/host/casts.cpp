@@ -34,30 +34,30 @@ constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min();
 template <typename From>
 [[gnu::target("avx2")]] std::int64_t to_int32_by_avx2(const From *from, std::int32_t *to,
                                                       std::int64_t n) noexcept {
-    __m256i none = _mm256_setzero_si256();
+    __m256i misfits = _mm256_setzero_si256();
     std::int64_t i = 0;
     for (; i + 8 <= n; i += 8) {
         const __m256i vector = long_vector_of(from + i);
-        none = _mm256_or_si256(none, _mm256_cmpeq_epi32(vector, _mm256_set1_epi32(kLeast)));
+        misfits = _mm256_or_si256(misfits, _mm256_cmpeq_epi32(vector, _mm256_set1_epi32(kLeast)));
         _mm256_storeu_si256(reinterpret_cast<__m256i *>(to + i), vector);
     }
-    return _mm256_movemask_epi8(none) == 0 ? i : -1;
+    return _mm256_movemask_epi8(misfits) == 0 ? i : -1;
 }
 
 template <typename From>
 std::int64_t to_int32_by_sse2(const From *from, std::int32_t *to, std::int64_t n) noexcept {
-    __m128i none = _mm_setzero_si128();
+    __m128i misfits = _mm_setzero_si128();
     std::int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
         const __m128i vector = vector_of(from + i);
-        none = _mm_or_si128(none, _mm_cmpeq_epi32(vector, _mm_set1_epi32(kLeast)));
+        misfits = _mm_or_si128(misfits, _mm_cmpeq_epi32(vector, _mm_set1_epi32(kLeast)));
         _mm_storeu_si128(reinterpret_cast<__m128i *>(to + i), vector);
     }
-    return _mm_movemask_epi8(none) == 0 ? i : -1;
+    return _mm_movemask_epi8(misfits) == 0 ? i : -1;
 }
 
-// Floats as 32-bit integers by the processor's vectors, which give the least integer for what none holds. False
-// where that is among them.
+// Floats as 32-bit integers by the processor's vectors, which give the least integer for values out of range.
+// False where that is among the results.
 template <typename From>
 [[gnu::noinline]] bool to_int32(const From *from, std::int32_t *to, std::int64_t n) noexcept {
     constexpr From kTop = static_cast<From>(2147483648.0);  // 2**31
@@ -71,7 +71,7 @@ template <typename From>
     return true;
 }
 
-// The processor's own conversion gives the least integer for what none holds, too.
+// The processor's own conversion gives the least integer for values out of range, as convert() does.
 std::int64_t as_int64(float value) noexcept { return _mm_cvttss_si64(_mm_set_ss(value)); }
 std::int64_t as_int64(double value) noexcept { return _mm_cvttsd_si64(_mm_set_sd(value)); }
 #else

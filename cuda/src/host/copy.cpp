@@ -1,14 +1,14 @@
 // Copies on the CPU, from memory of out's element type, or of one value.
 //
 // Idea: elements are words of 1 to 8 bytes, or complex numbers. Where the source is fastest along out's fastest
-// dimension, rows are copied. Where it is fastest along another one, tiles of 16 by 16 bytes are transposed in
-// registers, so that lines of the cache are read as a whole and written as a whole.
+// dimension, rows are copied. Where it is fastest along another one, strips are: one cache line each of many rows
+// of the source, so that a line is read once for all of its elements. Words of up to 4 bytes are transposed in
+// registers, in tiles of 16 by 16 bytes.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
 
-#include "host/costs.h"
 #include "host/kernels.h"
 #include "host/loops.h"
 #include "host/rows.h"
@@ -161,7 +161,7 @@ void copy_strip(const Strip &strip, const W *from, W *to) noexcept {
 }
 
 constexpr std::int64_t kStripBytes = 64;    // of the source's lines
-constexpr std::int64_t kStripLength = 512;  // as many pages as the processor remembers the places of
+constexpr std::int64_t kStripLength = 512;  // lines, each of a page of its own: the TLB has more entries
 
 // The dimension along which the source is fastest, where strips pay; -1 where rows do.
 int fastest_of_source(const ElementwiseLaunch &launch) noexcept {
@@ -175,37 +175,55 @@ int fastest_of_source(const ElementwiseLaunch &launch) noexcept {
     return fastest != last && launch.shape[fastest] >= tile && launch.shape[last] >= tile ? fastest : -1;
 }
 
+// How a copy is cut into strips: planes of the two dimensions, parts of their length, strips of their width.
+struct Cut {
+    Cut(const ElementwiseLaunch &launch, int across_, std::int64_t width_) noexcept
+        : across(across_),
+          last(launch.ndim - 1),
+          width(width_),
+          strips((launch.shape[across] - 1) / width + 1),
+          parts((launch.shape[last] - 1) / kStripLength + 1),
+          count(launch.count / launch.shape[across] / launch.shape[last] * parts * strips) {}
+
+    int across;
+    int last;
+    std::int64_t width;
+    std::int64_t strips;
+    std::int64_t parts;
+    std::int64_t count;
+};
+
+template <typename W>
+void copy_one_strip(const ElementwiseLaunch &launch, const Cut &cut, std::int64_t number) noexcept {
+    const std::int64_t *from_strides = launch.strides[1];
+    const std::int64_t *to_strides = launch.strides[0];
+    const std::int64_t j = number % cut.strips * cut.width;
+    const std::int64_t i = number / cut.strips % cut.parts * kStripLength;
+    const Strip strip{std::min(kStripLength, launch.shape[cut.last] - i),
+                      std::min(cut.width, launch.shape[cut.across] - j),
+                      from_strides[cut.last],
+                      from_strides[cut.across],
+                      to_strides[cut.last],
+                      to_strides[cut.across]};
+    std::int64_t from = i * strip.from_along + j * strip.from_across;
+    std::int64_t to = i * strip.to_along + j * strip.to_across;
+    std::int64_t plane = number / cut.strips / cut.parts;
+    for (int d = cut.last - 1; d >= 0; --d) {
+        if (d == cut.across) continue;
+        from += plane % launch.shape[d] * from_strides[d];
+        to += plane % launch.shape[d] * to_strides[d];
+        plane /= launch.shape[d];
+    }
+    copy_strip(strip, static_cast<const W *>(launch.data[1]) + from, static_cast<W *>(launch.data[0]) + to);
+}
+
 template <typename W>
 void copy_in_strips(const ElementwiseLaunch &launch, int across, std::int64_t grain) noexcept {
-    const int last = launch.ndim - 1;
-    constexpr std::int64_t kWidth = kStripBytes / static_cast<std::int64_t>(sizeof(W));
-    const std::int64_t strips = (launch.shape[across] + kWidth - 1) / kWidth;
-    const std::int64_t parts = (launch.shape[last] + kStripLength - 1) / kStripLength;
-    const std::int64_t planes = launch.count / launch.shape[across] / launch.shape[last];
-    const std::int64_t each = std::min(kWidth, launch.shape[across]) * std::min(kStripLength, launch.shape[last]);
-    parallel_for(planes * parts * strips, std::max<std::int64_t>(1, grain / each),
+    const Cut cut(launch, across, kStripBytes / static_cast<std::int64_t>(sizeof(W)));
+    parallel_for(cut.count, std::max<std::int64_t>(1, grain * cut.count / launch.count),
                  [&](std::int64_t begin, std::int64_t end) {
-                     for (std::int64_t at = begin; at < end; ++at) {
-                         const std::int64_t j = at % strips * kWidth;
-                         const std::int64_t i = at / strips % parts * kStripLength;
-                         std::int64_t from = i * launch.strides[1][last] + j * launch.strides[1][across];
-                         std::int64_t to = i * launch.strides[0][last] + j * launch.strides[0][across];
-                         std::int64_t rest = at / strips / parts;
-                         for (int d = last - 1; d >= 0; --d) {
-                             if (d == across) continue;
-                             from += rest % launch.shape[d] * launch.strides[1][d];
-                             to += rest % launch.shape[d] * launch.strides[0][d];
-                             rest /= launch.shape[d];
-                         }
-                         const Strip strip{std::min(kStripLength, launch.shape[last] - i),
-                                           std::min(kWidth, launch.shape[across] - j),
-                                           launch.strides[1][last],
-                                           launch.strides[1][across],
-                                           launch.strides[0][last],
-                                           launch.strides[0][across]};
-                         copy_strip(strip, static_cast<const W *>(launch.data[1]) + from,
-                                    static_cast<W *>(launch.data[0]) + to);
-                     }
+                     for (std::int64_t number = begin; number < end; ++number)
+                         copy_one_strip<W>(launch, cut, number);
                  });
 }
 

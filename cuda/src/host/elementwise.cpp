@@ -2,9 +2,9 @@
 #include "host/casts.h"
 #include "host/costs.h"
 #include "host/kernels.h"
+#include "host/loop_order.h"
 #include "host/loops.h"
 #include "host/rows.h"
-#include "host/loop_order.h"
 #include "host/thread_pool.h"
 
 namespace cukern::host {
@@ -55,15 +55,11 @@ Cast cast_on_stored(const ElementwiseLaunch &launch) noexcept {
     return from != to && is_one_step ? cast_of(from, to) : nullptr;
 }
 
-}  // namespace
-
-HostLoop elementwise_loop(Op op, ElementType inputs) noexcept { return loop_of(op, inputs); }
-
-namespace {
-
-// Elements of a row up to which several are packed for one call of NumPy's loop: some look at the processor's
-// floating point flags each time.
+// Elements of a row up to which several are packed for one call of NumPy's loop: some ask for the
+// processor's floating-point status at each call.
 constexpr std::int64_t kShortRow = 32;
+// Elements of a call below which the choice of a dimension, or a block, costs more than it saves.
+constexpr std::int64_t kFewElements = 64;
 
 // Nanoseconds that a row costs before its first element: more where it is converted or packed.
 double cost_of_row(const ElementwiseLaunch &launch) noexcept {
@@ -102,7 +98,8 @@ void run_in_order(const ElementwiseLaunch &launch) noexcept {
         return;
     }
     if (const HostLoop loop = loop_on_stored(launch); loop.function != nullptr) {
-        const bool in_blocks = launch.ndim > 1 && launch.shape[launch.ndim - 1] <= kShortRow;
+        const bool in_blocks =
+            launch.ndim > 1 && launch.count >= kFewElements && launch.shape[launch.ndim - 1] <= kShortRow;
         parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
             if (in_blocks)
                 run_in_blocks(launch, stored_type(launch), {loop, false, true}, begin, end);
@@ -141,8 +138,10 @@ void run_in_order(const ElementwiseLaunch &launch) noexcept {
 
 }  // namespace
 
+HostLoop elementwise_loop(Op op, ElementType inputs) noexcept { return loop_of(op, inputs); }
+
 void run_elementwise(const ElementwiseLaunch &launch) noexcept {
-    if (launch.ndim == 1) return run_in_order(launch);
+    if (launch.ndim == 1 || launch.count < kFewElements) return run_in_order(launch);
     if (is_copied_in_strips(launch)) return run_in_order(launch);
     run_along_best(launch, cost_of_row(launch), run_in_order);
 }

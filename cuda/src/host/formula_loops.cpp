@@ -5,7 +5,6 @@
 //
 // The build compiles this file for groups of element types, each with those that CUKERN_EACH_TYPE names.
 
-#include <algorithm>
 #include <type_traits>
 
 #include "formulas/evaluate.cuh"
@@ -61,8 +60,6 @@ void compute_run(const Run<op, T> &r, std::int64_t n) noexcept {
         };
         if (vectorises<T>(op) && so == 1 && sa == 1)
             run_version<op, T>(run_packed);
-        else if (op == Op::copy && so == 1 && sa == 0)
-            std::fill_n(out, n, evaluate<op>(*a));
         else
             for (std::int64_t i = 0; i < n; ++i) out[i * so] = evaluate<op>(a[i * sa]);
     } else if constexpr (arity(op) == 3) {

@@ -20,26 +20,13 @@ namespace cukern::host {
 namespace {
 
 constexpr int kLevels = 64;
-constexpr std::int64_t kLoopBlock = 1 << 14;  // elements that a loop of another library takes at once
-constexpr std::int64_t kLeastLoop = 32;       // and from how many on it pays
-constexpr std::int64_t kLeastRun = 8;         // the same of all elements of a result
+constexpr std::int64_t kLeastLoop = 32;  // elements from which on a loop of another library pays
+constexpr std::int64_t kLeastRun = 8;    // the same where they are all elements of a result
 constexpr std::int64_t kPiece = 1 << 16;
 constexpr std::int64_t kPieceRows = 256;  // of rows of results beside each other
 constexpr std::int64_t kMostPieces = 256;
 constexpr std::int64_t kMostInRow = 1 << 15;  // of longer ones each thread has a wide part
 constexpr std::int64_t kFewRows = 16;
-
-// Loads n elements, packed; returns n.
-template <typename T>
-std::int64_t gather(const ReduceLaunch &launch, Walk &walk, std::int64_t base, T *to, std::int64_t n) noexcept {
-    for (std::int64_t i = 0; i < n;) {
-        const std::int64_t part = std::min(walk.run(), n - i);
-        load_elements(launch, element_at(launch, base + walk.offset), walk.stride(), to + i, part);
-        walk.advance(part);
-        i += part;
-    }
-    return n;
-}
 
 // The place of the largest or least of one result's elements, by another library's function for packed ones;
 // others are packed first.
@@ -69,24 +56,6 @@ template <Op op, typename T>
             if (best.value == (op == Op::argmax)) break;
     }
     return best;
-}
-
-// What n elements come to, run by run into one value: exact, so that no order of joining is better.
-template <typename T>
-T joined_in_order(const ReduceLaunch &launch, const HostLoop &loop, Walk &walk, std::int64_t base, std::int64_t n,
-                  T value) noexcept {
-    while (n > 0) {
-        const std::int64_t part = std::min({walk.run(), n, kLoopBlock});
-        char *data[] = {reinterpret_cast<char *>(&value),
-                        const_cast<char *>(element_at(launch, base + walk.offset)),
-                        reinterpret_cast<char *>(&value)};
-        const std::intptr_t strides[] = {0, walk.stride() * static_cast<std::intptr_t>(sizeof(T)), 0};
-        const std::intptr_t count = part;
-        loop.function(data, &count, strides, loop.context);
-        walk.advance(part);
-        n -= part;
-    }
-    return value;
 }
 
 // Joins what a block has come to with those before it.
@@ -239,7 +208,7 @@ void store_results(const typename Reducer<op, T>::A *joined, std::int64_t n, con
 
 // Results [begin, end), which lie beside each other in the input.
 template <Op op, typename T>
-[[gnu::noinline]] void reduce_columns(const ReduceLaunch &launch, const Finish &given, std::int64_t begin,
+[[gnu::noinline]] void reduce_columns(const ReduceLaunch &launch, const Finish &finish, std::int64_t begin,
                                       std::int64_t end) noexcept {
     using F = Reducer<op, T>;
     using R = reduced_t<op, T>;
@@ -251,7 +220,7 @@ template <Op op, typename T>
         const std::int64_t tiles = (run - 1) / kTile<op, T> + 1;
         const std::int64_t m = (run - 1) / tiles + 1;  // tiles that are alike
         reduce_tile<op, T>(launch, walk.offset, m, 0, launch.reduced, sums);
-        store_results<op, T>(sums, m, given, out + i);
+        store_results<op, T>(sums, m, finish, out + i);
         walk.advance(m);
         i += m;
     }
@@ -373,10 +342,11 @@ ReduceLaunch in_truths(const ReduceLaunch &launch) noexcept {
     return own;
 }
 
-// Short runs of elements cost more to find than to reduce. Where the order of elements does not matter, those of
-// another dimension are taken first, if the cache holds all that lies between them.
+// Short runs of elements cost more to find than to reduce. Elements of a longer dimension are taken first instead,
+// if all elements of a result lie within the cache. No place is asked for, and sums are as accurate in either
+// order.
 constexpr std::int64_t kShortRun = 16;
-constexpr std::int64_t kTurnedBytes = 1 << 20;
+constexpr std::int64_t kCacheBytes = 1 << 20;
 
 int longer_dimension(const ReduceLaunch &launch) noexcept {
     const int last = launch.num_reduced - 1;
@@ -388,7 +358,7 @@ int longer_dimension(const ReduceLaunch &launch) noexcept {
         extent += (launch.reduced_shape[d] - 1) * std::abs(launch.reduced_strides[d]);
         if (launch.reduced_shape[d] > launch.reduced_shape[longest]) longest = d;
     }
-    return longest != last && extent * size_of(launch.type) <= kTurnedBytes ? longest : -1;
+    return longest != last && extent * size_of(launch.type) <= kCacheBytes ? longest : -1;
 }
 
 // Operations that differ in what becomes of the joined value are reduced by one of them.

@@ -12,8 +12,9 @@
 namespace cukern::host {
 
 constexpr std::int64_t kBlock = 128;
-constexpr std::int64_t kLongBlock = 512;    // of elements that are joined by another library's loop
-constexpr std::int64_t kTruthBlock = 2048;  // of truths
+constexpr std::int64_t kLongBlock = 512;      // of elements that are joined by another library's loop
+constexpr std::int64_t kTruthBlock = 2048;    // of truths
+constexpr std::int64_t kLoopBlock = 1 << 14;  // of those that such a loop takes where they lie
 
 // Where element `at` of the dimensions lies, and the step to the next along the fastest.
 struct Walk {
@@ -125,6 +126,18 @@ void load_elements(const ReduceLaunch &launch, const char *from, std::int64_t st
     cast_of(launch.type, ElementTypeOf<T>::value)(from, stride, to, 1, n);
 }
 
+// Loads n elements, packed; returns n.
+template <typename T>
+std::int64_t gather(const ReduceLaunch &launch, Walk &walk, std::int64_t base, T *to, std::int64_t n) noexcept {
+    for (std::int64_t i = 0; i < n;) {
+        const std::int64_t part = std::min(walk.run(), n - i);
+        load_elements(launch, element_at(launch, base + walk.offset), walk.stride(), to + i, part);
+        walk.advance(part);
+        i += part;
+    }
+    return n;
+}
+
 // What at most kBlock packed elements come to.
 template <Op op, typename T>
 typename Reducer<op, T>::A reduce_block(const T *elements, std::int64_t n, std::int64_t first) noexcept {
@@ -198,21 +211,32 @@ void join_row(const HostLoop &loop, T *sums, const T *elements, std::int64_t n) 
               n);
 }
 
+// Joins n elements into one value.
+template <typename T>
+void join_run(const HostLoop &loop, T *value, const char *elements, std::int64_t stride, std::int64_t n) noexcept {
+    const std::int64_t strides[] = {0, stride};
+    call_loop(loop, {{reinterpret_cast<const char *>(value), elements}, strides, 2, sizeof(T), value, 0}, n);
+}
+
 // What n elements come to, by such a loop: with one result it takes all of them in one go, sums of floats in
 // pairs.
 template <typename T>
 T joined_by(const HostLoop &loop, const T *elements, std::int64_t stride, std::int64_t n) noexcept {
     T value = *elements;
-    if (n == 1) return value;
-    const std::int64_t strides[] = {0, stride};
-    call_loop(loop,
-              {{reinterpret_cast<const char *>(&value), reinterpret_cast<const char *>(elements + stride)},
-               strides,
-               2,
-               sizeof(T),
-               &value,
-               0},
-              n - 1);
+    if (n > 1) join_run(loop, &value, reinterpret_cast<const char *>(elements + stride), stride, n - 1);
+    return value;
+}
+
+// What n elements come to, one run after the other: for what is exact, so that no order of joining is better.
+template <typename T>
+T joined_in_order(const ReduceLaunch &launch, const HostLoop &loop, Walk &walk, std::int64_t base, std::int64_t n,
+                  T value) noexcept {
+    while (n > 0) {
+        const std::int64_t part = std::min({walk.run(), n, kLoopBlock});
+        join_run(loop, &value, element_at(launch, base + walk.offset), walk.stride(), part);
+        walk.advance(part);
+        n -= part;
+    }
     return value;
 }
 

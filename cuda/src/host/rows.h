@@ -14,7 +14,6 @@ template <typename Count, typename Compute>
 void run_rows(const ElementwiseLaunch &launch, Count count, std::int64_t begin, std::int64_t end,
               const Compute &compute) noexcept {
     const int last = launch.ndim - 1;
-    std::int64_t index[kMaxDims];
     char *data[kMaxOperands];
     std::intptr_t strides[kMaxOperands];
     // Loops take out last.
@@ -28,6 +27,12 @@ void run_rows(const ElementwiseLaunch &launch, Count count, std::int64_t begin, 
                              : static_cast<char *>(launch.data[i]);
         strides[place(i)] = step(i, last);
     }
+    if (last == 0) {
+        for (int i = 0; i < count; ++i) data[i] += begin * strides[i];
+        compute(data, end - begin, strides);
+        return;
+    }
+    std::int64_t index[kMaxDims];
     std::int64_t rest = begin;
     for (int d = last; d >= 0; --d) {
         index[d] = rest % launch.shape[d];
@@ -35,12 +40,11 @@ void run_rows(const ElementwiseLaunch &launch, Count count, std::int64_t begin, 
         for (int i = 0; i < count; ++i) data[place(i)] += index[d] * step(i, d);
     }
     std::intptr_t to_next[kMaxOperands];  // rows
-    for (int i = 0; i < count; ++i) to_next[place(i)] = last == 0 ? 0 : step(i, last - 1);
+    for (int i = 0; i < count; ++i) to_next[place(i)] = step(i, last - 1);
     const std::int64_t length = launch.shape[last];
     for (std::int64_t at = begin; at < end;) {
         if (index[last] == 0 && end - at >= length) {  // whole rows, as far as they are one step from each other
-            const std::int64_t rows =
-                last == 0 ? 1 : std::min(launch.shape[last - 1] - index[last - 1], (end - at) / length);
+            const std::int64_t rows = std::min(launch.shape[last - 1] - index[last - 1], (end - at) / length);
             for (std::int64_t row = 0; row < rows; ++row) {
                 compute(data, length, strides);
                 for (int i = 0; i < count; ++i) data[i] += to_next[i];
@@ -53,7 +57,7 @@ void run_rows(const ElementwiseLaunch &launch, Count count, std::int64_t begin, 
             compute(data, n, strides);
             at += n;
             if (at == end) break;
-            // The rest of a row was begun with; to the beginning of the next.
+            // The range began within a row: to the beginning of the next one.
             for (int i = 0; i < count; ++i) data[i] += to_next[i] - index[last] * strides[i];
             index[last] = 0;
             ++index[last - 1];

@@ -83,7 +83,7 @@ public:
           cast_(cast_of(launch.type, launch.compute)),
           is_direct_(launch.type == launch.compute && step == 1) {}
 
-    // n of them, at most kBlock, from the i-th place on.
+    // n of them, at most kBlock; the first is `place` elements behind the line's first.
     const T *at(std::int64_t place, std::int64_t n) noexcept {
         const char *from = from_ + place * size_;
         if (is_direct_) return reinterpret_cast<const T *>(from);
@@ -110,7 +110,8 @@ void scan_line(const ScanLaunch &launch, std::int64_t in, T *out) noexcept {
             own.add(value);
             return own.value();
         };
-        // Four at a time: loads that follow stores at once wait for them where their addresses look alike.
+        // Four at a time: a load right after a store may wait for it, where the last bits of their addresses
+        // agree.
         for (; n >= 4; n -= 4, values += 4, results += 4 * step) {
             const T loaded[] = {values[0], values[1], values[2], values[3]};
             const T found[] = {next(loaded[0]), next(loaded[1]), next(loaded[2]), next(loaded[3])};
@@ -174,7 +175,7 @@ void scan_lines(const ScanLaunch &launch, std::int64_t begin, std::int64_t end) 
     }
 }
 
-// Nanoseconds of an element, measured on one core.
+// Nanoseconds per element, measured on one core.
 constexpr double cost_of(ElementType compute) noexcept {
     return is_integer(compute) ? 0.4 : is_floating(compute) ? 1.5 : 3;
 }
