@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "call/array_layouts.h"
 #include "call/result.h"
 #include "streams/with_blocks.h"
 
@@ -18,73 +19,18 @@ namespace cukern::py {
 namespace {
 
 constexpr int kMostPlans = 64;
-constexpr int kMostDims = 6;  // of an array whose layout is kept
-constexpr int kMostArrays = kMaxInputs + 1;
-
-// An array of a call, be it an Array or another library's tensor.
-struct PlainArray {
-    void *data;
-    ElementType type;
-    int ndim;
-    const std::int64_t *shape;
-    const std::int64_t *strides;  // in elements
-};
-
-PlainArray plain(Array *array) noexcept {
-    return {array->data, array->type, array->ndim, array->shape(), array->strides()};
-}
-
-// What the arrays of a call are, but for their addresses: of each its type and dimensions, one after the other, so
-// that a comparison touches little memory.
-class Layouts {
-public:
-    void add(const PlainArray &array) noexcept {
-        words_[end_++] = kind_of(array);
-        for (int i = 0; i < array.ndim; ++i) words_[end_++] = array.shape[i];
-        for (int i = 0; i < array.ndim; ++i) words_[end_++] = array.strides[i];
-    }
-    // Whether the array at `*place` is of this layout; the place is moved to the next.
-    bool match(const PlainArray &array, int *place) const noexcept {
-        const std::int64_t *words = words_ + *place;
-        if (*words++ != kind_of(array)) return false;
-        for (int i = 0; i < array.ndim; ++i)
-            if (words[i] != array.shape[i] || words[array.ndim + i] != array.strides[i]) return false;
-        *place += 1 + 2 * array.ndim;
-        return true;
-    }
-    // The same of the array at `index` among those of the call.
-    bool match(const PlainArray &array, int index) const noexcept {
-        int place = 0;
-        for (; index > 0; --index) place += 1 + 2 * static_cast<int>(words_[place] >> 8);
-        return match(array, &place);
-    }
-    // The first, which is the result.
-    ElementType type() const noexcept { return static_cast<ElementType>(words_[0] & 0xFF); }
-    int ndim() const noexcept { return static_cast<int>(words_[0] >> 8); }
-    const std::int64_t *shape() const noexcept { return words_ + 1; }
-    const std::int64_t *strides() const noexcept { return words_ + 1 + ndim(); }
-    int behind_first() const noexcept { return 1 + 2 * ndim(); }
-
-private:
-    static std::int64_t kind_of(const PlainArray &array) noexcept {
-        return static_cast<std::int64_t>(array.type) | static_cast<std::int64_t>(array.ndim) << 8;
-    }
-
-    int end_ = 0;
-    std::int64_t words_[kMostArrays * (1 + 2 * kMostDims)];
-};
 
 struct PlannedCall {
-    Op op;
+    int function;  // PlannedFunction::id
     bool is_fresh;
     bool in_use = false;                       // by a call in which other code may run
     int device = 0;                            // of tensors
     const dlpack::ExchangeAPI *api = nullptr;  // of tensors; null: of Arrays
-    std::unique_ptr<ElementwisePlan> plan;
+    std::unique_ptr<LaunchPlan> plan;
     std::uint32_t numbers[kMostArrays] = {};  // Array::layout of those below
     Layouts layouts;                          // of the result, then of the operands
 
-    PlannedCall(Op o, bool fresh) noexcept : op(o), is_fresh(fresh) {}
+    PlannedCall(int id, bool fresh) noexcept : function(id), is_fresh(fresh) {}
 };
 
 }  // namespace
@@ -97,21 +43,12 @@ struct PlannedCalls {
 
 namespace {
 
-unsigned slot_of(Op op, const PlainArray &first, bool is_fresh, bool is_tensor) noexcept {
+unsigned slot_of(int function, const PlainArray &first, bool is_fresh, bool is_tensor) noexcept {
     const auto length = static_cast<unsigned>(first.ndim > 0 ? first.shape[first.ndim - 1] : 0);
-    const unsigned key = static_cast<unsigned>(op) * 4 + static_cast<unsigned>(first.type) * 32 +
+    const unsigned key = static_cast<unsigned>(function) * 4 + static_cast<unsigned>(first.type) * 32 +
                          static_cast<unsigned>(first.ndim) * 2 + static_cast<unsigned>(is_fresh) + length * 5 +
                          (is_tensor ? 17 : 0);
     return (key ^ (key >> 6) ^ (key >> 12)) % kMostPlans;
-}
-
-// FNV-1a, by words.
-void hash_into(std::uint64_t *hash, const PlainArray &array) noexcept {
-    constexpr std::uint64_t kPrime = 0x100000001B3;
-    const auto kind = static_cast<std::uint64_t>(array.type) << 16 | static_cast<std::uint64_t>(array.ndim);
-    *hash = (*hash ^ kind) * kPrime;
-    for (int i = 0; i < array.ndim; ++i) *hash = (*hash ^ static_cast<std::uint64_t>(array.shape[i])) * kPrime;
-    for (int i = 0; i < array.ndim; ++i) *hash = (*hash ^ static_cast<std::uint64_t>(array.strides[i])) * kPrime;
 }
 
 bool are_together(const Storage *a, const Storage *b) noexcept {
@@ -127,15 +64,16 @@ bool have_same_layout(const Array *a, const Array *b) noexcept {
 }
 
 // Whether `out` can take the result of an operand: memory of its own, or the very same.
-bool takes_result_of(const Array *out, const Array *operand) noexcept {
+bool takes_result_of(const PlannedFunction &function, const Array *out, const Array *operand) noexcept {
     return are_apart(out->storage, operand->storage) ||
-           (out->data == operand->data && have_same_layout(out, operand));
+           (function.works_in_place && out->data == operand->data && have_same_layout(out, operand));
 }
 
-[[gnu::hot]] PlannedCall *kept_call(const ModuleState &state, Op op, const PlainArray &first, bool is_fresh,
+[[gnu::hot]] PlannedCall *kept_call(const ModuleState &state, int function, const PlainArray &first, bool is_fresh,
                                     const dlpack::ExchangeAPI *api) noexcept {
-    PlannedCall *call = state.plans->kept[slot_of(op, first, is_fresh, api != nullptr)].get();
-    return call != nullptr && call->op == op && call->is_fresh == is_fresh && call->api == api && !call->in_use
+    PlannedCall *call = state.plans->kept[slot_of(function, first, is_fresh, api != nullptr)].get();
+    return call != nullptr && call->function == function && call->is_fresh == is_fresh && call->api == api &&
+                   !call->in_use
                ? call
                : nullptr;
 }
@@ -150,16 +88,17 @@ bool has_layout(Array *array, const PlannedCall &call, int index) noexcept {
 }
 
 // The call kept for arrays[0] (`out`, or null) and the operands after it, if it may be made so.
-PlannedCall *find(const ModuleState &state, Op op, Array *const *arrays, int num_arrays) noexcept {
+PlannedCall *find(const ModuleState &state, const PlannedFunction &function, Array *const *arrays,
+                  int num_arrays) noexcept {
     const Array *out = arrays[0];
-    PlannedCall *call = kept_call(state, op, plain(arrays[1]), out == nullptr, nullptr);
+    PlannedCall *call = kept_call(state, function.id, plain(arrays[1]), out == nullptr, nullptr);
     if (call == nullptr) return nullptr;
     if (out != nullptr && (out->read_only || out->storage->exports() != 0 || !has_layout(arrays[0], *call, 0) ||
                            !are_together(out->storage, arrays[1]->storage)))
         return nullptr;
     for (int i = 1; i < num_arrays; ++i)
         if (!has_layout(arrays[i], *call, i) || !are_together(arrays[i]->storage, arrays[1]->storage) ||
-            (out != nullptr && !takes_result_of(out, arrays[i])))
+            (out != nullptr && !takes_result_of(function, out, arrays[i])))
             return nullptr;
     return call;
 }
@@ -177,20 +116,19 @@ private:
 };
 
 // False without an exception where memory ran out.
-bool launch(const ModuleState &state, const PlannedCall &call, void *const *data,
+bool launch(const ModuleState &state, const char *function, const PlannedCall &call, void *const *data,
             const StreamRef &stream) noexcept {
     const Status status = call.plan->launch(data, stream);
     if (status == CUKERN_OK) return true;
     if (status == CUKERN_OUT_OF_MEMORY) return false;
     Backend backend = Backend::host;
     if (active_backend(&backend) == CUKERN_OK && backend == Backend::cuda) synchronize_after_failure(stream);
-    return raise_failure(state, info(call.op).name, status);
+    return raise_failure(state, function, status);
 }
 
 // Orders, launches and records one call of Arrays. False without an exception where memory ran out.
-bool launch_ordered(const ModuleState &state, const PlannedCall &call, Array *const *arrays, int num_arrays,
-                    const StreamRef &stream) noexcept {
-    const char *function = info(call.op).name;
+bool launch_ordered(const ModuleState &state, const char *function, const PlannedCall &call, Array *const *arrays,
+                    int num_arrays, const StreamRef &stream) noexcept {
     void *data[kMostArrays];
     bool is_ordered = !any_graph_captured();  // by the stream itself
     for (int i = 0; i < num_arrays; ++i) {
@@ -198,7 +136,7 @@ bool launch_ordered(const ModuleState &state, const PlannedCall &call, Array *co
         data[i] = arrays[i]->data;
     }
     if (is_ordered) {
-        if (!launch(state, call, data, stream)) return false;
+        if (!launch(state, function, call, data, stream)) return false;
         for (int i = 0; i < num_arrays; ++i) arrays[i]->storage->record_again(i == 0);
         return true;
     }
@@ -206,7 +144,7 @@ bool launch_ordered(const ModuleState &state, const PlannedCall &call, Array *co
         const Status status = arrays[i]->storage->wait_before_use(stream, i == 0);
         if (status != CUKERN_OK) return raise_failure(state, function, status);
     }
-    if (!launch(state, call, data, stream)) return false;
+    if (!launch(state, function, call, data, stream)) return false;
     for (int i = num_arrays - 1; i >= 0; --i) {
         const Status status = arrays[i]->storage->record_use(stream, i == 0);
         if (status != CUKERN_OK) return raise_failure(state, function, status);
@@ -215,8 +153,8 @@ bool launch_ordered(const ModuleState &state, const PlannedCall &call, Array *co
 }
 
 // The first operand is an Array.
-bool run_arrays(const ModuleState &state, Op op, PyObject *const *operands, int num_operands, PyObject *out,
-                PyObject **result) noexcept {
+bool run_arrays(const ModuleState &state, const PlannedFunction &function, PyObject *const *operands,
+                int num_operands, PyObject *out, PyObject **result) noexcept {
     Array *arrays[kMostArrays] = {};
     if (out != nullptr && !is_array(state, out)) return false;
     arrays[0] = out != nullptr ? array_of(out) : nullptr;
@@ -225,26 +163,26 @@ bool run_arrays(const ModuleState &state, Op op, PyObject *const *operands, int 
         if (!is_array(state, operands[i])) return false;
         arrays[i + 1] = array_of(operands[i]);
     }
-    PlannedCall *call = find(state, op, arrays, num_operands + 1);
+    PlannedCall *call = find(state, function, arrays, num_operands + 1);
     if (call == nullptr) return false;
     const Use use(call);
     *result = nullptr;
-    const char *function = info(op).name;
     HeldStream stream;
     if (!any_active_blocks())
         stream.set_default(arrays[1]->device());
-    else if (!choose_stream(state, function, nullptr, arrays[1]->device(), {}, &stream))
+    else if (!choose_stream(state, function.name, nullptr, arrays[1]->device(), {}, &stream))
         return true;
     PyRef fresh;
     if (out == nullptr) {
         const Layouts &layouts = call->layouts;
-        fresh = new_array(state, function, arrays[1]->kind(), layouts.type(), layouts.ndim(), layouts.shape(),
+        fresh = new_array(state, function.name, arrays[1]->kind(), layouts.type(), layouts.ndim(), layouts.shape(),
                           layouts.strides(), stream);
         if (!fresh) return true;
         arrays[0] = array_of(fresh.get());
         arrays[0]->layout = call->numbers[0];
     }
-    if (!launch_ordered(state, *call, arrays, num_operands + 1, stream)) return PyErr_Occurred() != nullptr;
+    if (!launch_ordered(state, function.name, *call, arrays, num_operands + 1, stream))
+        return PyErr_Occurred() != nullptr;
     *result = out != nullptr ? PyRef::borrow(out).release() : fresh.release();
     return true;
 }
@@ -276,35 +214,29 @@ bool read_tensor(const TypeRecord &record, PyObject *object, PlainTensor *read) 
     return true;
 }
 
-std::int64_t count_of(const PlainArray &array) noexcept {
-    std::int64_t count = 1;
-    for (int i = 0; i < array.ndim; ++i) count *= array.shape[i];
-    return count;
-}
-
 // Of packed tensors: apart, or the very same.
-bool takes_result_of(const PlainArray &out, const PlainArray &operand) noexcept {
+bool takes_result_of(const PlannedFunction &function, const PlainArray &out, const PlainArray &operand) noexcept {
     const auto begin = reinterpret_cast<std::uintptr_t>(out.data);
     const auto other = reinterpret_cast<std::uintptr_t>(operand.data);
     const auto bytes = [](const PlainArray &array) {
         return static_cast<std::uintptr_t>(count_of(array) * size_of(array.type));
     };
     return begin + bytes(out) <= other || other + bytes(operand) <= begin ||
-           (begin == other && out.type == operand.type && out.ndim == operand.ndim &&
+           (function.works_in_place && begin == other && out.type == operand.type && out.ndim == operand.ndim &&
             std::equal(out.shape, out.shape + out.ndim, operand.shape));
 }
 
 // Reads all tensors of a call (operand 0 is `out`, or null), and tells whether the kept call is one of such. torch
 // may run code of Python when it is asked for gradients.
-bool match_tensors(const TypeRecord &record, const PlannedCall &call, PyObject *const *objects, int num_arrays,
-                   PlainTensor *tensors) noexcept {
+bool match_tensors(const TypeRecord &record, const PlannedFunction &function, const PlannedCall &call,
+                   PyObject *const *objects, int num_arrays, PlainTensor *tensors) noexcept {
     const int first = objects[0] != nullptr ? 0 : 1;
     int place = objects[0] != nullptr ? 0 : call.layouts.behind_first();
     for (int i = first; i < num_arrays; ++i) {
         const PlainArray &array = tensors[i].array;
         if ((i != 1 && !read_tensor(record, objects[i], &tensors[i])) || tensors[i].device != call.device ||
             !call.layouts.match(array, &place) ||
-            (i > 0 && first == 0 && !takes_result_of(tensors[0].array, array)))
+            (i > 0 && first == 0 && !takes_result_of(function, tensors[0].array, array)))
             return false;
     }
     for (int i = first; i < num_arrays; ++i)
@@ -312,51 +244,51 @@ bool match_tensors(const TypeRecord &record, const PlannedCall &call, PyObject *
     return true;
 }
 
-[[gnu::noinline]] bool run_tensors(const ModuleState &state, const TypeRecord &known, Op op,
-                                   PyObject *const *operands, int num_operands, PyObject *out,
-                                   PyObject **result) noexcept {
+[[gnu::noinline]] bool run_tensors(const ModuleState &state, const TypeRecord &known,
+                                   const PlannedFunction &function, PyObject *const *operands, int num_operands,
+                                   PyObject *out, PyObject **result) noexcept {
     const TypeRecord record = known;  // code that runs meanwhile may replace the one that is kept
     PlainTensor tensors[kMostArrays];
     *result = nullptr;
     if (any_active_blocks() || !read_tensor(record, operands[0], &tensors[1])) return PyErr_Occurred() != nullptr;
-    PlannedCall *call = kept_call(state, op, tensors[1].array, out == nullptr, record.api);
+    PlannedCall *call = kept_call(state, function.id, tensors[1].array, out == nullptr, record.api);
     if (call == nullptr) return false;
     const Use use(call);
     PyObject *objects[kMostArrays] = {out};
     std::copy(operands, operands + num_operands, objects + 1);
     void *handle = nullptr;
     StreamRef stream;
-    if (!match_tensors(record, *call, objects, num_operands + 1, tensors) ||
+    if (!match_tensors(record, function, *call, objects, num_operands + 1, tensors) ||
         !current_stream_of(record, call->device, &handle))
         return PyErr_Occurred() != nullptr;
     if (const Status status = stream_ref(handle, call->device, &stream); status != CUKERN_OK) {
-        raise_status(state, info(op).name, status);
+        raise_status(state, function.name, status);
         return true;
     }
     PyRef fresh;
     if (out == nullptr) {
         const Layouts &layouts = call->layouts;
         ForeignArray made;
-        fresh = make_by_exchange({state, info(op).name, "the result"}, call->api, {dlpack::kCUDA, call->device},
+        fresh = make_by_exchange({state, function.name, "the result"}, call->api, {dlpack::kCUDA, call->device},
                                  layouts.type(), Shape(layouts.ndim(), layouts.shape()), &made);
         if (!fresh) return true;
         tensors[0].array.data = made.data;
     }
     void *data[kMostArrays];
     for (int i = 0; i <= num_operands; ++i) data[i] = tensors[i].array.data;
-    if (!launch(state, *call, data, stream)) return PyErr_Occurred() != nullptr;
+    if (!launch(state, function.name, *call, data, stream)) return PyErr_Occurred() != nullptr;
     *result = out != nullptr ? PyRef::borrow(out).release() : fresh.release();
     return true;
 }
 
 }  // namespace
 
-[[gnu::hot]] bool run_planned(ModuleState &state, Op op, PyObject *const *operands, int num_operands,
-                              PyObject *out, PyObject **result) noexcept {
-    if (is_array(state, operands[0])) return run_arrays(state, op, operands, num_operands, out, result);
+[[gnu::hot]] bool run_planned(ModuleState &state, const PlannedFunction &function, PyObject *const *operands,
+                              int num_operands, PyObject *out, PyObject **result) noexcept {
+    if (is_array(state, operands[0])) return run_arrays(state, function, operands, num_operands, out, result);
     const TypeRecord *record = known_foreign(state, operands[0]);
     return record != nullptr && record->is_torch &&
-           run_tensors(state, *record, op, operands, num_operands, out, result);
+           run_tensors(state, *record, function, operands, num_operands, out, result);
 }
 
 namespace {
@@ -370,17 +302,6 @@ bool are_arrays(const ModuleState &state, Backend backend, PyObject *const *obje
         if (backend == Backend::host && array->size() > kBriefCount) return false;
     }
     return true;
-}
-
-// Packed, with more than one element: torch's negative bit may be set elsewhere (see may_be_negative in
-// interop/framework_read.cpp).
-bool is_surely_plain(const PlainArray &array) noexcept {
-    std::int64_t stride = 1;
-    for (int i = array.ndim - 1; i >= 0; --i) {
-        if (array.strides[i] != stride) return false;
-        stride *= array.shape[i];
-    }
-    return stride > 1 && kind_of(array.type) != 'c';
 }
 
 // Whether all are such tensors of torch, as the call has read them, on one device.
@@ -400,13 +321,15 @@ bool are_tensors(const ModuleState &state, PyObject *const *objects, const Plain
 
 }  // namespace
 
-void keep_plan(ModuleState &state, Backend backend, const ElementwiseCall &call, Operand *const *operands,
-               int num_operands, PyObject *out, bool is_fresh) noexcept {
+template <typename Call>
+void keep_plan(ModuleState &state, Backend backend, const PlannedFunction &function, const Call &call,
+               const TensorView &result, Operand *const *operands, int num_operands, PyObject *out,
+               bool is_fresh) noexcept {
     const int num_arrays = num_operands + 1;
     PyObject *objects[kMostArrays] = {out};
     PlainArray arrays[kMostArrays] = {};  // as they were when the call was made
     for (int i = 0; i < num_arrays; ++i) {
-        const TensorView &view = i == 0 ? *call.out : *call.inputs[i - 1];
+        const TensorView &view = i == 0 ? result : operands[i - 1]->view();
         if (i > 0) objects[i] = operands[i - 1]->object();
         if (view.immediate || view.ndim > kMostDims) return;
         arrays[i] = {view.data, view.type, view.ndim, view.shape, view.strides};
@@ -416,16 +339,16 @@ void keep_plan(ModuleState &state, Backend backend, const ElementwiseCall &call,
     if (state.plans == nullptr) state.plans = new (std::nothrow) PlannedCalls;
     constexpr std::uint32_t kLastNumber = 0xFFFFFFFF - kMostArrays;
     if (state.plans == nullptr || state.plans->last_number > kLastNumber) return;
-    const unsigned place = slot_of(call.op, arrays[1], is_fresh, !of_arrays);
+    const unsigned place = slot_of(function.id, arrays[1], is_fresh, !of_arrays);
     std::unique_ptr<PlannedCall> &slot = state.plans->kept[place];
     if (slot != nullptr && slot->in_use) return;
-    std::uint64_t hash = 0xCBF29CE484222325 + static_cast<std::uint64_t>(call.op) * 2 + (is_fresh ? 1 : 0);
+    std::uint64_t hash = 0xCBF29CE484222325 + static_cast<std::uint64_t>(function.id) * 2 + (is_fresh ? 1 : 0);
     for (int i = 0; i < num_arrays; ++i) hash_into(&hash, arrays[i]);
     // Only what is called twice in a row, so that calls that take turns don't make plans for nothing.
     if (std::exchange(state.plans->missed[place], hash) != hash) return;
-    std::unique_ptr<PlannedCall> kept(new (std::nothrow) PlannedCall(call.op, is_fresh));
+    std::unique_ptr<PlannedCall> kept(new (std::nothrow) PlannedCall(function.id, is_fresh));
     if (kept == nullptr) return;
-    kept->plan.reset(ElementwisePlan::make(call));
+    kept->plan.reset(LaunchPlan::make(call));
     if (kept->plan == nullptr) return;
     if (!of_arrays) {
         kept->api = operands[0]->api();
@@ -441,6 +364,11 @@ void keep_plan(ModuleState &state, Backend backend, const ElementwiseCall &call,
     }
     slot = std::move(kept);
 }
+
+template void keep_plan(ModuleState &, Backend, const PlannedFunction &, const ElementwiseCall &,
+                        const TensorView &, Operand *const *, int, PyObject *, bool) noexcept;
+template void keep_plan(ModuleState &, Backend, const PlannedFunction &, const MatmulCall &, const TensorView &,
+                        Operand *const *, int, PyObject *, bool) noexcept;
 
 void clear_plans(ModuleState &state) noexcept { delete std::exchange(state.plans, nullptr); }
 

@@ -102,7 +102,7 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
                                           [&](const Execution &where) { return elementwise(call, where); });
     const bool may_repeat = a.family() == Family::array || a.family() == Family::exchange;
     if (may_repeat && done != nullptr && cast == nullptr && given_stream == nullptr)
-        keep_plan(state, backend, call, operands, count, done, out == nullptr);
+        keep_plan(state, backend, PlannedFunction(op), call, result.view(), operands, count, done, out == nullptr);
     return done;
 }
 
@@ -113,7 +113,7 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
     PyObject *const operands[] = {first, other};
     PyObject *result = nullptr;
     if (given_stream == nullptr && state.plans != nullptr && !PyArray_CheckExact(first) &&
-        run_planned(state, op, operands, arity(op), out, &result))
+        run_planned(state, PlannedFunction(op), operands, arity(op), out, &result))
         return result;
     if (given_stream == nullptr && info(op).kind != OpKind::scalar &&
         run_brief(state, op, operands, arity(op), out, &result))

@@ -3,6 +3,7 @@
 
 #include "base/backend.h"
 #include "base/errors.h"
+#include "call/planned_calls.h"
 #include "call/result.h"
 #include "ops/operations.h"
 #include "ops/product_views.h"
@@ -31,11 +32,18 @@ PyObject *copy_narrowed(PyObject *module, const char *function, const ProductOpt
 
 PyObject *run_matmul(PyObject *module, const char *function, const ProductOptions &options, PyObject *first,
                      PyObject *second, PyObject *out, PyObject *given_stream) noexcept {
-    const ModuleState &state = state_of(module);
+    ModuleState &state = state_of(module);
+    const PlannedFunction planned(options.algorithm, function);
+    const bool may_repeat = given_stream == nullptr && options.form == ProductForm::matmul &&
+                            !options.allows_tf32 && !options.keeps_sums;
+    PyObject *const objects[] = {first, second};
+    PyObject *repeated = nullptr;
+    if (may_repeat && state.plans != nullptr && run_planned(state, planned, objects, 2, out, &repeated))
+        return repeated;
     const Request request{state, function, out, given_stream};
     Backend backend;
     ReadContext reading;
-    if (!ensure_backend(state_of(module), function, &backend) || !consumer_of(request, reading)) return nullptr;
+    if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
 
     Operand a;
     Operand b;
@@ -60,7 +68,7 @@ PyObject *run_matmul(PyObject *module, const char *function, const ProductOption
     }
     if (out != nullptr && is_widened(type)) {
         Description given;
-        if (!describe(state_of(module), function, "out", out, &given)) return nullptr;
+        if (!describe(state, function, "out", out, &given)) return nullptr;
         if (given.type != type)
             return copy_narrowed(module, function, options, type, first, second, out, given_stream);
     }
@@ -82,8 +90,12 @@ PyObject *run_matmul(PyObject *module, const char *function, const ProductOption
     const bool is_preferred = options.algorithm == MatmulAlgorithm::automatic && prefers_cublas(call);
     if (result.place(call) != Placement::host && (options.algorithm == MatmulAlgorithm::cublas || is_preferred))
         if (!seek_cublas(module)) return nullptr;
-    return result.perform(request, backend, operands, 2, call,
-                          [&](const Execution &where) { return matmul(call, where); });
+    PyObject *const done = result.perform(request, backend, operands, 2, call,
+                                          [&](const Execution &where) { return matmul(call, where); });
+    const bool is_known = a.family() == Family::array || a.family() == Family::exchange;
+    if (may_repeat && is_known && done != nullptr && result.is_on_device())
+        keep_plan(state, backend, planned, call, result.view(), operands, 2, done, out == nullptr);
+    return done;
 }
 
 }  // namespace cukern::py

@@ -39,17 +39,6 @@ struct ElementwiseCall : CallArrays {
 
 Status elementwise(const ElementwiseCall &call, const Execution &where) noexcept;
 
-// A call prepared for every other one of the same operation on arrays of the same layouts: of those only the
-// addresses are new. Not for immediate values.
-class ElementwisePlan {
-public:
-    // Null: out of memory.
-    static ElementwisePlan *make(const ElementwiseCall &call) noexcept;
-    virtual ~ElementwisePlan() = default;
-    // `data`: of `out` and then of the inputs, all reachable on the stream's device. One thread at a time.
-    virtual Status launch(void *const *data, const StreamRef &stream) noexcept = 0;
-};
-
 // out = op of the input over the dimensions marked in `reduced`, computed in `compute`. `out` has the others, in
 // order.
 struct ReduceCall : CallArrays {
@@ -94,6 +83,18 @@ struct MatmulCall : CallArrays {
 
 // CUKERN_NOT_SUPPORTED, before anything is written, where cuBLASLt has no kernel for the epilogue.
 Status matmul(const MatmulCall &call, const Execution &where) noexcept;
+
+// A call prepared for every other one of the same operation on arrays of the same layouts: of those only the
+// addresses are new. Not for immediate values.
+class LaunchPlan {
+public:
+    // Null: out of memory, or a call that is more than one launch, or has an epilogue.
+    static LaunchPlan *make(const ElementwiseCall &call) noexcept;
+    static LaunchPlan *make(const MatmulCall &call) noexcept;
+    virtual ~LaunchPlan() = default;
+    // `data`: of `out` and then of the inputs, all reachable on the stream's device. One thread at a time.
+    virtual Status launch(void *const *data, const StreamRef &stream) noexcept = 0;
+};
 
 // Whether `automatic` would use cuBLAS for this product, so that it is worth being opened.
 bool prefers_cublas(const MatmulCall &call) noexcept;

@@ -6,6 +6,7 @@
 // of the computing type first. Dimensions of batches are merged where their strides allow it, and the rows of all
 // matrices of a batch where b is one matrix; over what is left a loop goes.
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "context/scratch_buffer.h"
@@ -15,6 +16,7 @@
 #include "operations/matmul_batches.h"
 #include "operations/matmul_panels.h"
 #include "operations/matrix_layout.h"
+#include "operations/planned_product.h"
 #include "plan/layout.h"
 #include "plan/rounding.h"
 #include "transfer/pipeline.h"
@@ -76,7 +78,7 @@ TensorView as_type(const TensorView &view, ElementType type) noexcept {
 class Product {
 public:
     Product(Context &context, const MatmulCall &call, const StreamRef &stream) noexcept
-        : context_(context), call_(call), device_(stream.device), stream_(stream) {}
+        : context_(context), call_(call), stream_(stream) {}
 
     Status run() noexcept {
         const TensorView &out = *call_.out;
@@ -97,6 +99,20 @@ public:
         const TensorView result = packed_like(out, result_type, out_block_.data());
         CUKERN_TRY(launch_all(a, b, result));
         return copy(result, out);
+    }
+
+    LaunchPlan *plan() noexcept {
+        choose_algorithm();
+        const bool has_any_address = !by_cublas_ || kind_of(compute_) != 'c';  // see is_aligned
+        const TensorView a = as_type(*call_.inputs[0], compute_);
+        const TensorView b = as_type(*call_.inputs[1], compute_);
+        const TensorView c = as_type(*call_.out, compute_);
+        Matrix matrix;
+        for (const TensorView *view : {&a, &b, &c})
+            if (view->type != compute_ || !has_any_address || !as_matrix(*view, &matrix)) return nullptr;
+        ProductLaunch product(compute_, a, b, c, by_cublas_);
+        product.launch.allows_tf32 = call_.allows_tf32;
+        return product.is_single() ? new (std::nothrow) PlannedProduct(product, by_library_) : nullptr;
     }
 
 private:
@@ -143,77 +159,16 @@ private:
         return CUKERN_OK;
     }
 
-    Status launch_all(const TensorView &x, const TensorView &y, const TensorView &z) noexcept {
-        Matrix a;
-        Matrix b;
-        Matrix c;
-        as_matrix(x, &a);
-        as_matrix(y, &b);
-        as_matrix(z, &c);
-        Batch batch(x, y, z);
-        int last = batch.ndim - 1;
-        const auto rows_follow = [&] {
-            return last >= 0 && batch.b[last] == 0 && batch.a[last] == rows_of(call_) * a.ld &&
-                   batch.c[last] == rows_of(call_) * c.ld && !a.transposed && !c.transposed;
-        };
-        if (!rows_follow()) batch.put_longest_last();
-        MatmulLaunch p;
-        p.type = compute_;
-        p.result = z.type;
-        p.allows_tf32 = call_.allows_tf32;
-        p.m = rows_of(call_);
-        p.k = depth_of(call_);
-        p.n = columns_of(call_);
-        p.batch = 1;
-        p.batch_a = p.batch_b = p.batch_c = 0;
-        // Steps backwards are a loop: cuBLAS does not tell whether it takes them.
-        const bool is_loop =
-            last >= 0 && by_cublas_ && (batch.a[last] < 0 || batch.b[last] < 0 || batch.c[last] < 0);
-        if (last >= 0 && rows_follow()) {  // one matrix with more rows
-            p.m *= batch.shape[last];
-        } else if (last >= 0 && !is_loop) {
-            p.batch = batch.shape[last];
-            p.batch_a = batch.a[last];
-            p.batch_b = batch.b[last];
-            p.batch_c = batch.c[last];
-        }
-        const int loops = is_loop ? last + 1 : last;  // dimensions that a loop goes over
-        // A column-major result is the row-major result of the transposed operands in the other order.
-        const bool is_turned = c.transposed;
-        if (is_turned) {
-            std::swap(a, b);
-            std::swap(p.m, p.n);
-            std::swap(p.batch_a, p.batch_b);
-            a.transposed = !a.transposed;
-            b.transposed = !b.transposed;
-        }
-        p.lda = a.ld;
-        p.a_transposed = a.transposed;
-        p.ldb = b.ld;
-        p.b_transposed = b.transposed;
-        p.ldc = c.ld;
-        p.workspace = nullptr;
-        p.a = p.b = nullptr;  // by product, below
-        p.c = nullptr;
-        CUKERN_TRY(prepare_workspace(&p));
-        const std::int64_t size = size_of(compute_);
+    Status launch_all(const TensorView &a, const TensorView &b, const TensorView &c) noexcept {
+        ProductLaunch product(compute_, a, b, c, by_cublas_);
+        product.launch.allows_tf32 = call_.allows_tf32;
+        ProductLauncher launcher(context_, stream_, by_library_);
+        CUKERN_TRY(launcher.prepare(&product.launch));
         std::int64_t index[kMaxDims] = {};
         for (;;) {
-            std::int64_t at_x = 0;
-            std::int64_t at_y = 0;
-            std::int64_t at_z = 0;
-            for (int d = 0; d < loops; ++d) {
-                at_x += index[d] * batch.a[d];
-                at_y += index[d] * batch.b[d];
-                at_z += index[d] * batch.c[d];
-            }
-            p.a = static_cast<char *>(a.data) + (is_turned ? at_y : at_x) * size;
-            p.b = static_cast<char *>(b.data) + (is_turned ? at_x : at_y) * size;
-            p.c = static_cast<char *>(c.data) + at_z * size_of(p.result);
-            CUKERN_TRY(launch(p));
-            int d = loops - 1;
-            for (; d >= 0 && ++index[d] == batch.shape[d]; --d) index[d] = 0;
-            if (d < 0) return CUKERN_OK;
+            product.go_to(a.data, b.data, c.data, index);
+            CUKERN_TRY(launcher.launch(product.launch));
+            if (!product.next(index)) return CUKERN_OK;
         }
     }
 
@@ -258,39 +213,13 @@ private:
         p.ldc = out.ld;
         p.batch = 1;
         p.epilogue = &epilogue;
-        CUKERN_TRY(prepare_workspace(&p));
-        return launch(p);
-    }
-
-    // A graph has a workspace of its own.
-    Status prepare_workspace(MatmulLaunch *p) noexcept {
-        if (!by_library_) {
-            std::int64_t bytes = 0;
-            CUKERN_TRY(context_.runtime.matmul_scratch(*p, &bytes));
-            if (bytes == 0) return CUKERN_OK;
-            CUKERN_TRY(workspace_.acquire(context_, static_cast<std::size_t>(bytes), stream_));
-            p->scratch = workspace_.data();
-            return CUKERN_OK;
-        }
-        Capture capture;
-        if (stream_.id != 0) CUKERN_TRY(context_.runtime.find_capture(stream_.handle, &capture));
-        if (!capture.is_active) return CUKERN_OK;
-        CUKERN_TRY(workspace_.acquire(context_, kCublasWorkspaceBytes, stream_));
-        p->workspace = workspace_.data();
-        return CUKERN_OK;
-    }
-
-    Status launch(const MatmulLaunch &p) noexcept {
-        if (!by_library_) return context_.runtime.launch_matmul(p, stream_.handle);
-        const Status status = context_.runtime.launch_cublas(p, device_, stream_.handle);
-        if (status != CUKERN_OUT_OF_MEMORY) return status;
-        context_.blocks.trim();  // the first product on a stream allocates a workspace
-        return context_.runtime.launch_cublas(p, device_, stream_.handle);
+        ProductLauncher launcher(context_, stream_, true);
+        CUKERN_TRY(launcher.prepare(&p));
+        return launcher.launch(p);
     }
 
     Context &context_;
     const MatmulCall &call_;
-    const int device_;
     const StreamRef stream_;
     bool by_library_ = false;
     bool by_cublas_ = false;
@@ -298,7 +227,6 @@ private:
     ScratchBuffer a_block_;
     ScratchBuffer b_block_;
     ScratchBuffer out_block_;
-    ScratchBuffer workspace_;
 };
 
 // What can be refused before anything is staged.
@@ -413,6 +341,15 @@ bool product_fits(const MatmulCall &call, int device) noexcept {
 
 Status multiply(Context &context, const MatmulCall &call, const StreamRef &stream) noexcept {
     return Product(context, call, stream).run();
+}
+
+// Of a product that needs no copies, in one launch.
+LaunchPlan *LaunchPlan::make(const MatmulCall &call) noexcept {
+    Context *context = nullptr;
+    if (call.epilogue != nullptr || depth_of(call) == 0 || count_of(*call.out) == 0 ||
+        chosen_context(&context) != CUKERN_OK)
+        return nullptr;
+    return Product(*context, call, {}).plan();
 }
 
 Status matmul(const MatmulCall &call, const Execution &where) noexcept {

@@ -19,7 +19,9 @@ struct PreparedKernel {
     unsigned blocks = 0;
     unsigned threads = 0;
     std::size_t bytes = 0;
-    alignas(16) unsigned char params[kMostBytes];  // they begin with the addresses of out and of the inputs
+    // Where the addresses of out and of the inputs are in the parameters, in bytes from their begin.
+    std::uint16_t places[kMaxOperands] = {0, 8, 16, 24};
+    alignas(16) unsigned char params[kMostBytes];
 };
 
 // Operand 0 is `out`, the others are the inputs. Dimensions run from the slowest to the fastest in `out`.
@@ -140,6 +142,7 @@ struct MatmulLaunch {
     void *scratch = nullptr;                   // of a product by a kernel of our own, which says how much it takes
     bool c_transposed = false;                 // column-major; only for kernels of our own
     const MatmulEpilogue *epilogue = nullptr;  // only for cuBLAS, and one product
+    PreparedKernel *prepared = nullptr;        // as of elementwise launches: out, a, b
 };
 
 // Hopper's kernels ask for 32 MiB; cuBLAS's own default is the same.

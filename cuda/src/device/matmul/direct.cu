@@ -12,6 +12,7 @@
 // Limited by latency; of larger products by how often an element is loaded, once for 8 or 16 products.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "device/launch_kernel.h"
@@ -56,6 +57,14 @@ struct DirectParams {
     Operand<T> a, b;
     Result<T> c;
     int k;
+
+    // Where a kept launch gets new addresses.
+    static void tell_places(PreparedKernel *prepared) noexcept {
+        if (prepared == nullptr) return;
+        prepared->places[0] = offsetof(DirectParams, c) + offsetof(Result<T>, data);
+        prepared->places[1] = offsetof(DirectParams, a) + offsetof(Operand<T>, data);
+        prepared->places[2] = offsetof(DirectParams, b) + offsetof(Operand<T>, data);
+    }
 };
 
 // On an H100 the first is the fastest up to 128 x 128 x 128, the second above it.
@@ -163,7 +172,9 @@ template <typename D>
 cudaError_t launch_tiles(const MatmulLaunch &launch, cudaStream_t stream) noexcept {
     DirectParams<double> p = params_of<double>(launch, D::kRows, D::kColumns);
     const auto warps = static_cast<unsigned>(std::min<std::int64_t>(D::kMostWarps, divided_up(launch.k, 8)));
-    return launch_kernel<matmul_direct_kernel<D>>(static_cast<unsigned>(p.schedule.blocks), 32 * warps, stream, p);
+    DirectParams<double>::tell_places(launch.prepared);
+    return launch_kernel<matmul_direct_kernel<D>>(static_cast<unsigned>(p.schedule.blocks), 32 * warps, stream, p,
+                                                  launch.prepared);
 }
 
 // Microseconds, as measured on an H100: to start, for each further time that a warp loads, and for so many tiles.
@@ -203,8 +214,9 @@ cudaError_t launch_matmul_direct<double>(const MatmulLaunch &launch, cudaStream_
 template <>
 cudaError_t launch_matmul_direct<float>(const MatmulLaunch &launch, cudaStream_t stream) noexcept {
     DirectParams<float> p = params_of<float>(launch, kSide, kSide);
+    DirectParams<float>::tell_places(launch.prepared);
     return launch_kernel<matmul_elements_kernel>(static_cast<unsigned>(p.schedule.blocks), kSide * kSide, stream,
-                                                 p);
+                                                 p, launch.prepared);
 }
 
 }  // namespace cukern::cuda

@@ -134,6 +134,7 @@ cudaError_t for_each_part(const MatmulLaunch &launch, const Function &function) 
     if (launch.batch <= most) return function(launch);
     const std::int64_t size = size_of(launch.type);
     MatmulLaunch part = launch;
+    part.prepared = nullptr;  // several kernels
     cudaError_t error = cudaSuccess;
     for (std::int64_t first = 0; first < launch.batch && error == cudaSuccess; first += most) {
         part.batch = std::min(most, launch.batch - first);
