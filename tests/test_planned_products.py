@@ -149,7 +149,7 @@ def test_a_fault_of_a_kept_product_is_told() -> None:
     for _ in range(3):
         cukern.matmul(a, a, out=out)
     _cukern._inject_fault("launch", 1)
-    with pytest.raises(cukern.CudaError, match="matmul: .*injected by a test"):
+    with pytest.raises(cukern.CudaError, match=r"matmul: .*injected by a test"):
         cukern.matmul(a, a, out=out)
     same(cukern.matmul(a, a, out=out), np.full((4, 4), 4.0))
 

@@ -59,6 +59,13 @@ def inside(rng: np.random.Generator, x: np.ndarray, before: int, after: int) -> 
     return view
 
 
+def placed_inside(rng: np.random.Generator, x: np.ndarray, letter: str) -> cukern.Array:
+    """Return an Array of a matrix that lies within a larger one, in rows or in columns."""
+    if letter == "N":
+        return cukern.asarray(inside(rng, x, 2, 1))
+    return cukern.asarray(inside(rng, x.swapaxes(-1, -2), 2, 1)).mT
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_shapes(dtype: str, form: str, rng: np.random.Generator) -> None:
@@ -90,6 +97,44 @@ def test_small_matrices_amid_nan(dtype: str, form: str, rng: np.random.Generator
         np.testing.assert_array_equal(cukern.asnumpy(out), wanted_product(a, b), err_msg=f"{count} of {m} x {n} x {k}")
         out[...] = np.nan
         assert cukern.all(cukern.isnan(around)), "what lies around the result stays as it was"
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_vectors_amid_nan(dtype: str, form: str, rng: np.random.Generator) -> None:
+    """Rows and columns of all lengths, whose threads lie in other ways, steps apart, in batches."""
+    lengths = [1, 2, 3, 5, 31, 33, 130, 700, 2050, 5003]
+    for _ in range(60 if cukern.backend() == "cuda" and not SMALL else 8):  # the processor has no such kernels
+        long, k = (int(side) for side in rng.choice(lengths, 2))
+        long = long if long * k < 2e6 else 100
+        m, n = ((1, long), (long, 1))[rng.integers(0, 2)]
+        count = int(rng.integers(1, 4))
+        a, b = values(rng, (count, m, k), dtype), values(rng, (count, k, n), dtype)
+        x, y = (placed_inside(rng, z, letter) for z, letter in zip((a, b), form, strict=True))
+        larger = cukern.full((count, m + 2, 2 * n + 3), 55, dtype)
+        out = larger[:, 1:-1, 2 : 2 + 2 * n : 2]
+        cukern.matmul_tiled(x, y, out=out)
+        np.testing.assert_array_equal(cukern.asnumpy(out), wanted_product(a, b), err_msg=f"{count} of {m} x {n} x {k}")
+        packed = cukern.matmul_tiled(cukern.asarray(as_form(a, form[0])), cukern.asarray(as_form(b, form[1])))
+        np.testing.assert_array_equal(cukern.asnumpy(packed), wanted_product(a, b), err_msg=f"{m} x {n} x {k}, packed")
+        out[...] = 55
+        assert cukern.all(larger == 55), "what lies around the result stays as it was"
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_short_sums_amid_nan(dtype: str, form: str, rng: np.random.Generator) -> None:
+    sides = [70, 129, 400, 701, 1203]
+    for _ in range(25 if cukern.backend() == "cuda" and not SMALL else 4):
+        (m, n), k = (int(side) for side in rng.choice(sides, 2)), int(rng.choice([1, 2, 7, 15, 16, 17, 33, 50]))
+        count = int(rng.integers(1, 3))
+        a, b = values(rng, (count, m, k), dtype), values(rng, (count, k, n), dtype)
+        larger = cukern.full((count, m + 2, n + 3) if form != "TN" else (count, n + 2, m + 3), np.nan, dtype)
+        out = larger[:, 1:-1, 2:-1] if form != "TN" else larger[:, 1:-1, 2:-1].mT
+        cukern.matmul_tiled(placed_inside(rng, a, form[0]), cukern.asarray(as_form(b, form[1])), out=out)
+        np.testing.assert_array_equal(cukern.asnumpy(out), wanted_product(a, b), err_msg=f"{count} of {m} x {n} x {k}")
+        out[...] = np.nan
+        assert cukern.all(cukern.isnan(larger)), "what lies around the result stays as it was"
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -26,19 +26,47 @@ MatmulLaunch transposed(const MatmulLaunch &launch) noexcept {
     return other;
 }
 
-// Microseconds that a kernel takes for its part of a schedule, on each multiprocessor: to start, for a step of a
-// tile, and to add up shared tiles. Measured on an H100; only which of two kernels takes less has to be right.
+// Microseconds that a kernel takes: to start; for a tile, once for all that it does but multiply, and for a step;
+// and where tiles are shared, to join their parts, and for each part of a tile. Fitted to what 768 products of
+// float32 and 506 of float64 took on an H100, by each kernel: the choice costs 1 % and 2 % on average. Only which
+// of two kernels takes less has to be right.
 struct Cost {
-    double start, step, join;
+    double start, tile, step, join, part;
 };
 
-double time_of(const TileSchedule &s, const Cost &cost) noexcept {
-    const double tiles = static_cast<double>(divided_up(s.whole, s.blocks)) * s.steps;
-    const double steps = s.cluster > 1 ? divided_up(s.steps, s.cluster) : tiles + s.share + (s.longer > 0 ? 1 : 0);
-    return cost.start + steps * cost.step + (s.shared > 0 ? cost.join : 0);
+double time_of(const TileSchedule &s, const Cost &cost, double steps) noexcept {
+    const double rounds = divided_up(s.whole, s.blocks);
+    const double parts =
+        s.shared > 0 ? cost.join + cost.part * s.blocks / s.shared + cost.step * (s.share + (s.longer > 0 ? 1 : 0))
+                     : 0;
+    return cost.start + rounds * (cost.tile + cost.step * steps) + parts;
 }
 
-// Whether the tiled kernel and the direct one are compiled for a type; the sliced one is for all that products are
+template <typename T>
+double time_of_sliced(const TileSchedule &s, const MatmulLaunch &launch, const Chip &chip) noexcept {
+    constexpr bool kIsWide = sizeof(T) == 4;
+    constexpr Cost kCost = kIsWide ? Cost{0.6, 2.6, 2.1, 7.5, 0} : Cost{1.2, 1.9, 0.75, 4.7, 0.16};
+    constexpr double kCluster = kIsWide ? 2.5 : 4;
+    if (s.cluster > 1) return kCost.start + kCluster + kCost.step * divided_up(s.steps, s.cluster);
+    Cost cost = kCost;
+    if (kIsWide && s.whole <= chip.multiprocessors) cost.tile = 1.7;  // one block on each
+    // Warps without a slice of the last step don't wait for the others.
+    constexpr int kStep = kIsWide ? 128 : 64;
+    return time_of(s, cost, static_cast<double>(launch.k) / kStep);
+}
+
+template <typename T>
+double time_of_tiled(const TileSchedule &s, const MatmulLaunch &launch, bool is_transposed) noexcept {
+    constexpr bool kIsWide = sizeof(T) == 4;
+    constexpr int kVector = kIsWide ? 4 : 2;
+    Cost cost = kIsWide ? Cost{1.5, 3.3, 3.13, 4.7, 0.17} : Cost{1, 2.8, 0.97, 5, 0.17};
+    // Elements of a lane that are stored one by one fill a part of a sector each.
+    const bool stores_vectors = launch.n % kVector == 0 && launch.ldc % kVector == 0;
+    if (!is_transposed && !stores_vectors) cost.tile = kIsWide ? 16 : 4;
+    return time_of(s, cost, s.steps);
+}
+
+// Whether all kernels are compiled for a type; the sliced one and that for vectors are for all that products are
 // computed in. Integers are multiplied at half the rate of floats, and complex numbers take four times the fma for
 // what they read, so that they would gain little by it.
 constexpr bool has_all_kernels(ElementType type) {
@@ -47,7 +75,7 @@ constexpr bool has_all_kernels(ElementType type) {
 
 // A kernel with the side that it takes a product from.
 struct Choice {
-    enum class Kernel { sliced, tiled, direct } kernel;
+    enum class Kernel { sliced, tiled, direct, short_sums, vector } kernel;
     bool is_transposed;
     TileSchedule schedule;  // of the first two
 };
@@ -56,24 +84,28 @@ template <ElementType type>
 Choice choose(const MatmulLaunch &launch, const Chip &chip) noexcept {
     using T = CTypeOf<type>;
     Choice choice{Choice::Kernel::sliced, false, schedule_sliced<T>(launch, chip)};
-    if constexpr (has_all_kernels(type)) {
-        constexpr bool kIsWide = sizeof(T) == 4;
-        constexpr Cost kTiled = kIsWide ? Cost{5, 2.7, 10} : Cost{5, 1.5, 10};
-        constexpr Cost kSliced = kIsWide ? Cost{2.6, 2.4, 3} : Cost{2.6, 1.0, 3};
-        // What small products were measured to take beyond these estimates.
-        constexpr double kBeyond = kIsWide ? -1.8 : 0.8;
-        double least = time_of(choice.schedule, kSliced);
-        for (const bool is_transposed : {false, true}) {
-            if (chip.generation < 8) break;  // for which it is not compiled
-            const TileSchedule schedule = schedule_tiled<T>(is_transposed ? transposed(launch) : launch, chip);
-            // It stores rows, and leaves it to the kernel that adds up shared tiles to store columns.
-            if (is_transposed != launch.c_transposed && schedule.whole > 0) continue;
-            const double time = time_of(schedule, kTiled);
-            if (time < least) choice = {Choice::Kernel::tiled, is_transposed, schedule};
+    if constexpr (!has_all_kernels(type)) {
+        if (time_of_vector<T>(launch) < kNever) choice = {Choice::Kernel::vector, false, {}};
+    } else {
+        double least = time_of_sliced<T>(choice.schedule, launch, chip);
+        const auto take = [&](Choice::Kernel kernel, bool is_transposed, const TileSchedule &schedule,
+                              double time) {
+            if (time < least) choice = {kernel, is_transposed, schedule};
             least = std::min(least, time);
+        };
+        for (const bool is_transposed : {false, true}) {
+            const MatmulLaunch side = is_transposed ? transposed(launch) : launch;
+            if (!side.c_transposed)
+                take(Choice::Kernel::short_sums, is_transposed, {}, time_of_short<T>(side, chip));
+            if (chip.generation < 8) continue;  // for which the tiled kernel is not compiled
+            const TileSchedule schedule = schedule_tiled<T>(side, chip);
+            // It stores rows, and leaves it to the kernel that adds up shared tiles to store columns.
+            if (is_transposed == launch.c_transposed || schedule.whole == 0)
+                take(Choice::Kernel::tiled, is_transposed, schedule,
+                     time_of_tiled<T>(schedule, side, is_transposed != launch.c_transposed));
         }
-        if (has_direct(type, chip.generation) && time_of_direct<T>(launch) < least + kBeyond)
-            choice = {Choice::Kernel::direct, false, {}};
+        if (has_direct(type, chip.generation)) take(Choice::Kernel::direct, false, {}, time_of_direct<T>(launch));
+        take(Choice::Kernel::vector, false, {}, time_of_vector<T>(launch));
     }
     return choice;
 }
@@ -102,8 +134,11 @@ template <ElementType type>
 cudaError_t launch_chosen(const MatmulLaunch &launch, const Chip &chip, cudaStream_t stream) noexcept {
     using T = CTypeOf<type>;
     const Choice &choice = kept_choice<type>(launch, chip);
+    if (choice.kernel == Choice::Kernel::vector) return launch_matmul_vector<T>(launch, stream);
     if constexpr (has_all_kernels(type)) {
         if (choice.kernel == Choice::Kernel::direct) return launch_matmul_direct<T>(launch, stream);
+        if (choice.kernel == Choice::Kernel::short_sums)
+            return launch_matmul_short<T>(choice.is_transposed ? transposed(launch) : launch, stream);
         if (choice.kernel == Choice::Kernel::tiled)
             return launch_matmul_tiled<T>(choice.is_transposed ? transposed(launch) : launch, choice.schedule,
                                           stream);

@@ -36,8 +36,19 @@ template <typename T>
 cudaError_t launch_matmul_sliced(const MatmulLaunch &launch, const TileSchedule &schedule, const Chip &chip,
                                  cudaStream_t stream) noexcept;
 
-// float32 and float64 alone; float64 for generations that have tensor cores for it. The time is an estimate, in
-// microseconds. A launch has elements, and k is not 0.
+// Estimates are in microseconds. A launch has elements, and k is not 0.
+constexpr double kNever = 1e30;
+// kNever where neither m nor n is 1, or there are too many blocks.
+template <typename T>
+double time_of_vector(const MatmulLaunch &launch) noexcept;
+template <typename T>
+cudaError_t launch_matmul_vector(const MatmulLaunch &launch, cudaStream_t stream) noexcept;
+// float32 and float64 alone; c has to be row-major.
+template <typename T>
+double time_of_short(const MatmulLaunch &launch, const Chip &chip) noexcept;
+template <typename T>
+cudaError_t launch_matmul_short(const MatmulLaunch &launch, cudaStream_t stream) noexcept;
+// float32 and float64 alone; float64 for generations that have tensor cores for it.
 constexpr bool has_direct(ElementType type, int generation) {
     return type == ElementType::float32 || (generation >= 8 && generation < 12);
 }
