@@ -51,9 +51,10 @@ CUKERN_HD Pair product(float a, float b) {
 
 // Of a `b` as rough_quotient takes it: what is left of the first quotient corrects it.
 CUKERN_HD Pair quotient(Pair a, Pair b) {
-    const float high = rough_quotient(a.high, b.high);
+    const float inverse = rough_quotient(1, b.high);
+    const float high = a.high * inverse;
     const float rest = std::fma(-high, b.high, a.high);
-    return ordered_sum(high, rough_quotient(rest + a.low - high * b.low, b.high));
+    return ordered_sum(high, (rest + a.low - high * b.low) * inverse);
 }
 
 // Of a positive pair.
@@ -69,40 +70,46 @@ CUKERN_HD float power_of_two(int exponent) {
 }
 
 // The natural logarithm of x * 2**exponent, for a normal x.
-CUKERN_HD Pair log(Pair x, int exponent = 0) {
+CUKERN_HD Pair log(float x, int exponent) {
     // x = m * 2**e with m from 2/3 to 4/3, and log(m) = 2 atanh(s) with s = (m - 1) / (m + 1).
     constexpr std::uint32_t kTwoThirds = 0x3F2AAAAB;
-    const auto bits = bit_cast<std::uint32_t>(x.high);
+    const auto bits = bit_cast<std::uint32_t>(x);
     const int e = static_cast<std::int32_t>(bits - kTwoThirds) >> 23;
     const auto m = bit_cast<float>(bits - (static_cast<std::uint32_t>(e) << 23));
-    const float low = x.low * power_of_two(-(e / 2)) * power_of_two(-(e - e / 2));
-    const Pair above = sum(m, 1);
-    const Pair s = quotient({m - 1, low}, {above.high, above.low + low});
+    const float above = rounded_sum(m, 1);
+    const float above_low = rounded_sum(m, -rounded_sum(above, -1));
+    const float inverse = rough_quotient(1, above);
+    const float below = rounded_sum(m, -1);  // exact
+    Pair s;
+    s.high = below * inverse;
+    s.low = std::fma(-s.high, above_low, std::fma(-s.high, above, below)) * inverse;
     Pair square = product(s.high, s.high);
-    square.low += 2 * s.high * s.low;
+    square.low = std::fma(s.high, 2 * s.low, square.low);
     float p = 0.198155642F;
     p = std::fma(p, square.high, 0.221638516F);
     p = std::fma(p, square.high, 0.285722703F);
     p = std::fma(p, square.high, 0.399999946F);
     constexpr Pair kTwoThird = {0.666666687F, -1.98341887e-8F};
-    Pair factor = ordered_sum(kTwoThird.high, std::fma(p, square.high, kTwoThird.low));
+    const Pair factor = ordered_sum(kTwoThird.high, std::fma(p, square.high, kTwoThird.low));
     Pair tail = product(square.high, factor.high);  // (log(m) - 2 s) / s
-    tail.low += square.high * factor.low + square.low * factor.high;
-    factor = ordered_sum(2, tail.high);
-    factor.low += tail.low;
-    Pair result = product(s.high, factor.high);
-    result.low += s.high * factor.low + s.low * factor.high;
+    tail.low = std::fma(square.high, factor.low, std::fma(square.low, factor.high, tail.low));
+    Pair more = product(s.high, tail.high);
+    more.low = std::fma(s.high, tail.low, std::fma(s.low, tail.high, more.low));
+    Pair result = ordered_sum(2 * s.high, more.high);
+    result.low = std::fma(2.0F, s.low, result.low + more.low);
     // log(2) in two parts, of which the first has so few digits that its product is exact.
     constexpr float kLn2High = 0.693145751953125F;
     constexpr float kLn2Low = 1.42860677e-6F;
     const auto whole = static_cast<float>(e + exponent);
-    const Pair total = sum(whole * kLn2High, result.high);
-    return ordered_sum(total.high, total.low + std::fma(whole, kLn2Low, result.low));
+    const float large = whole * kLn2High;
+    const float total = rounded_sum(large, result.high);
+    const float rest = whole == 0 ? 0 : rounded_sum(result.high, -rounded_sum(total, -large));
+    return {total, rest + std::fma(whole, kLn2Low, result.low)};
 }
 
-// exp(x) * 2**exponent, rounded to a float. Of any x but NaN.
+// exp(x) * 2**exponent, rounded to a float, for an exponent of 0 or -1.
 CUKERN_HD float exp(Pair x, int exponent = 0) {
-    constexpr float kMost = 180;  // beyond, the result is 0 or infinite, whatever the exponent
+    constexpr float kMost = 105;  // beyond, the result is 0 or infinite
     if (!(std::fabs(x.high) < kMost)) return x.high < 0 ? 0 : x.high > 0 ? kInfinity : x.high;
     constexpr float kLog2E = 1.44269502F;
     constexpr float kLn2High = 0.693147182F;
@@ -119,8 +126,6 @@ CUKERN_HD float exp(Pair x, int exponent = 0) {
     const float value = 1 + std::fma(p * f, f, f);
     const int scale = static_cast<int>(n) + exponent;
     const int half = scale / 2;
-    if (scale > 254) return kInfinity;
-    if (scale < -250) return 0;
     return value * power_of_two(half) * power_of_two(scale - half);
 }
 
@@ -138,7 +143,7 @@ CUKERN_HD float sinh(float x) {
         return std::fma(p * square, x, x);
     }
     const float half = exp({magnitude, 0}, -1);
-    return std::copysign(half - 0.25F / half, x);
+    return std::copysign(half - rough_quotient(0.25F, half), x);
 }
 
 // log(1 + a + b), where the larger of the two comes first.
@@ -203,9 +208,13 @@ CUKERN_HD Pair reduce_angle(float x, int *quadrant) {
         *quadrant = static_cast<int>(n) & 3;
         const Pair first = product(n, kHalfPi.high);
         const Pair second = product(n, kHalfPi.low);
-        const Pair rest = sum(rounded_sum(x, -first.high), -first.low);
-        const Pair less = sum(rest.high, -second.high);
-        return ordered_sum(less.high, rest.low + less.low - std::fma(n, kHalfPiRest, second.low));
+        // x and the products are so close, or so far apart, that each difference's error is one.
+        const float near = rounded_sum(x, -first.high);
+        const float nearer = rounded_sum(near, -first.low);
+        const float rest = rounded_sum(rounded_sum(near, -nearer), -first.low);
+        const float high = rounded_sum(nearer, -second.high);
+        const float low = rounded_sum(rounded_sum(nearer, -high), -second.high);
+        return {high, low + (rest - std::fma(n, kHalfPiRest, second.low))};
     }
     // M. H. Payne and R. N. Hanek, "Radian Reduction for Trigonometric Functions" (1983): of x = m 2**e only the
     // digits of 2 / pi count whose products with x are no multiples of 4.
@@ -255,12 +264,11 @@ CUKERN_HD float tan(float x) {
     p = std::fma(p, square, 0.0539944656F);
     p = std::fma(p, square, 0.133332312F);
     p = std::fma(p, square, 0.333333343F);
-    const float rest = p * square * angle.high;
+    const float rest = std::fma(p * square, angle.high, std::fma(angle.low, square, angle.low));
     const float tangent = angle.high + rest;
-    const Pair value = ordered_sum(angle.high, rest + std::fma(angle.low * tangent, tangent, angle.low));
-    if (quadrant % 2 == 0) return value.high == 0 ? x : value.high;
-    const float inverse = rough_quotient(1, value.high);
-    return -std::fma(inverse, std::fma(-value.high, inverse, 1.0F) - value.low * inverse, inverse);
+    if (quadrant % 2 == 0) return angle.high == 0 ? x : tangent;
+    const float inverse = rough_quotient(1, tangent);
+    return -std::fma(inverse, std::fma(-tangent, inverse, 1.0F), inverse);
 }
 
 CUKERN_HD float hypot(float a, float b) {
@@ -337,30 +345,23 @@ CUKERN_HD float log_of_sum(float a, float b) {
 }
 
 CUKERN_HD float pow(float a, float b) {
-    if (a == 1 || b == 0) return 1;
-    if (a != a || b != b) return a + b;
+    const float magnitude = std::fabs(a);
     const float size = std::fabs(b);
+    const bool is_normal = magnitude >= power_of_two(-126);
+    const Pair logarithm = log(is_normal ? magnitude : magnitude * power_of_two(24), is_normal ? 0 : -24);
+    Pair exponent = product(b, logarithm.high);
+    exponent.low = std::fma(b, logarithm.low, exponent.low);
+    float result = exp(exponent);
+    if (a > 0 && a < kInfinity && size < kInfinity) return result;
+    if (b == 0) return 1;
+    if (a != a || b != b) return a == 1 ? 1 : a + b;
+    if (size == kInfinity) return magnitude == 1 ? 1 : (magnitude > 1) == (b > 0) ? kInfinity : 0;
     const bool is_whole = size >= 8388608 || std::rint(size) == size;
     const bool is_odd = is_whole && size < 16777216 && (static_cast<std::uint32_t>(size) & 1U) != 0;
-    const float magnitude = std::fabs(a);
-    float result;
-    if (magnitude == 0 || magnitude == kInfinity) {
+    if (magnitude == 0 || magnitude == kInfinity)
         result = (magnitude == 0) == (b < 0) ? kInfinity : 0;
-    } else if (size == kInfinity) {
-        return magnitude == 1 ? 1 : (magnitude > 1) == (b > 0) ? kInfinity : 0;
-    } else {
-        if (a < 0 && !is_whole) return kInfinity - kInfinity;
-        const bool is_normal = magnitude >= power_of_two(-126);
-        const Pair logarithm = log({is_normal ? magnitude : magnitude * power_of_two(24), 0}, is_normal ? 0 : -24);
-        Pair exponent = product(b, logarithm.high);
-        constexpr float kMost = 200;
-        if (!(std::fabs(exponent.high) < kMost)) {
-            result = exponent.high < 0 ? 0 : kInfinity;
-        } else {
-            exponent.low += b * logarithm.low;
-            result = exp(exponent);
-        }
-    }
+    else if (!is_whole)
+        return kInfinity - kInfinity;
     return is_odd && std::signbit(a) ? -result : result;
 }
 
