@@ -89,6 +89,8 @@ KERNEL_TESTS = [
     "test_matmul.py::test_large_transposed",
     "test_matmul.py::test_layouts[cuda-float64-matmul_tiled]",
     "test_product_kernels.py::test_shapes[cuda-float32-NN]",
+    "test_product_kernels.py::test_vectors_amid_nan[cuda-float32-NN]",
+    "test_product_kernels.py::test_short_sums_amid_nan[cuda-float64-TN]",
     "test_product_kernels.py::test_shapes[cuda-float32-TT]",
     "test_product_kernels.py::test_shapes[cuda-float64-NT]",
     "test_product_kernels.py::test_sums_that_blocks_share[cuda-float32]",

@@ -193,6 +193,14 @@ class TestOnTheGPU:
                 with pytest.raises(ValueError, match="overlaps"):
                     cukern.matmul(a, b, out=a)
 
+    def test_a_plan_of_the_host_is_none_of_the_device(self) -> None:
+        """On the host by NumPy's BLAS, on the device by a kernel of our own, cuBLAS open or not."""
+        for name in ("host", "cuda", "host", "cuda"):
+            _cukern._use_backend(name)
+            a = cukern.full((11, 11), 3.0, "f4")
+            for _ in range(4):
+                same(a @ a, np.full((11, 11), 99.0, np.float32))
+
     def test_products_in_graphs(self) -> None:
         for side in (4, 64, 600):
             for dtype in ("f4", "f8"):

@@ -115,18 +115,18 @@ private:
     PlannedCall *call_;
 };
 
-// False without an exception where memory ran out.
+// False without an exception where memory ran out, or the plan was made for another back-end.
 bool launch(const ModuleState &state, const char *function, const PlannedCall &call, void *const *data,
             const StreamRef &stream) noexcept {
     const Status status = call.plan->launch(data, stream);
     if (status == CUKERN_OK) return true;
-    if (status == CUKERN_OUT_OF_MEMORY) return false;
+    if (status == CUKERN_OUT_OF_MEMORY || status == CUKERN_NOT_SUPPORTED) return false;
     Backend backend = Backend::host;
     if (active_backend(&backend) == CUKERN_OK && backend == Backend::cuda) synchronize_after_failure(stream);
     return raise_failure(state, function, status);
 }
 
-// Orders, launches and records one call of Arrays. False without an exception where memory ran out.
+// Orders, launches and records one call of Arrays. False without an exception as above.
 bool launch_ordered(const ModuleState &state, const char *function, const PlannedCall &call, Array *const *arrays,
                     int num_arrays, const StreamRef &stream) noexcept {
     void *data[kMostArrays];

@@ -93,6 +93,7 @@ public:
     static LaunchPlan *make(const MatmulCall &call) noexcept;
     virtual ~LaunchPlan() = default;
     // `data`: of `out` and then of the inputs, all reachable on the stream's device. One thread at a time.
+    // CUKERN_NOT_SUPPORTED where the back-end is another one than that of the plan: nothing has been launched.
     virtual Status launch(void *const *data, const StreamRef &stream) noexcept = 0;
 };
 

@@ -112,7 +112,7 @@ public:
             if (view->type != compute_ || !has_any_address || !as_matrix(*view, &matrix)) return nullptr;
         ProductLaunch product(compute_, a, b, c, by_cublas_);
         product.launch.allows_tf32 = call_.allows_tf32;
-        return product.is_single() ? new (std::nothrow) PlannedProduct(product, by_library_) : nullptr;
+        return product.is_single() ? new (std::nothrow) PlannedProduct(context_, product, by_library_) : nullptr;
     }
 
 private:
