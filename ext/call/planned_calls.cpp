@@ -38,7 +38,8 @@ struct PlannedCall {
 struct PlannedCalls {
     std::unique_ptr<PlannedCall> kept[kMostPlans];
     std::uint32_t last_number = 0;
-    std::uint64_t missed[kMostPlans] = {};  // hash of the last call that was not found
+    std::uint64_t missed[kMostPlans] = {};   // hash of the last call that was not found
+    std::uint64_t refused[kMostPlans] = {};  // of the last one that has no plan
 };
 
 namespace {
@@ -345,11 +346,14 @@ void keep_plan(ModuleState &state, Backend backend, const PlannedFunction &funct
     std::uint64_t hash = 0xCBF29CE484222325 + static_cast<std::uint64_t>(function.id) * 2 + (is_fresh ? 1 : 0);
     for (int i = 0; i < num_arrays; ++i) hash_into(&hash, arrays[i]);
     // Only what is called twice in a row, so that calls that take turns don't make plans for nothing.
-    if (std::exchange(state.plans->missed[place], hash) != hash) return;
+    if (std::exchange(state.plans->missed[place], hash) != hash || state.plans->refused[place] == hash) return;
     std::unique_ptr<PlannedCall> kept(new (std::nothrow) PlannedCall(function.id, is_fresh));
     if (kept == nullptr) return;
     kept->plan.reset(LaunchPlan::make(call));
-    if (kept->plan == nullptr) return;
+    if (kept->plan == nullptr) {
+        state.plans->refused[place] = hash;
+        return;
+    }
     if (!of_arrays) {
         kept->api = operands[0]->api();
         kept->device = operands[0]->foreign_device().id;

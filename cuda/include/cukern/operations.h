@@ -88,12 +88,14 @@ Status matmul(const MatmulCall &call, const Execution &where) noexcept;
 // addresses are new. Not for immediate values.
 class LaunchPlan {
 public:
-    // Null: out of memory, or a call that is more than one launch, or has an epilogue.
+    // Null: out of memory.
     static LaunchPlan *make(const ElementwiseCall &call) noexcept;
+    // Null, too, for a product that is empty, is several launches, has operands that have to be copied, or an
+    // epilogue.
     static LaunchPlan *make(const MatmulCall &call) noexcept;
     virtual ~LaunchPlan() = default;
     // `data`: of `out` and then of the inputs, all reachable on the stream's device. One thread at a time.
-    // CUKERN_NOT_SUPPORTED where the back-end is another one than that of the plan: nothing has been launched.
+    // CUKERN_NOT_SUPPORTED, before anything is launched: a product that was planned on another back-end.
     virtual Status launch(void *const *data, const StreamRef &stream) noexcept = 0;
 };
 

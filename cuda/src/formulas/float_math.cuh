@@ -16,7 +16,7 @@
 
 namespace cukern::float_math {
 
-// high is the sum rounded to a float.
+// A number as a sum. high is the sum rounded to a float where a function does not say otherwise.
 struct Pair {
     float high, low;
 };
@@ -69,7 +69,7 @@ CUKERN_HD float power_of_two(int exponent) {
     return bit_cast<float>(static_cast<std::uint32_t>(exponent + 127) << 23);
 }
 
-// The natural logarithm of x * 2**exponent, for a normal x.
+// The natural logarithm of x * 2**exponent, for a normal x. high may be some units off, which low corrects.
 CUKERN_HD Pair log(float x, int exponent) {
     // x = m * 2**e with m from 2/3 to 4/3, and log(m) = 2 atanh(s) with s = (m - 1) / (m + 1).
     constexpr std::uint32_t kTwoThirds = 0x3F2AAAAB;
@@ -143,7 +143,7 @@ CUKERN_HD float sinh(float x) {
         return std::fma(p * square, x, x);
     }
     const float half = exp({magnitude, 0}, -1);
-    return std::copysign(half - rough_quotient(0.25F, half), x);
+    return std::copysign(half - rough_quotient(0.25F, half), x);  // 0 for a large `half` does not matter
 }
 
 // log(1 + a + b), where the larger of the two comes first.
@@ -197,7 +197,7 @@ CUKERN_HD float atanh(float x) {
     return std::copysign(logarithm / 2, x);
 }
 
-// x less the nearest multiple of pi / 2, and that multiple's number modulo 4.
+// x less the nearest multiple of pi / 2, and that multiple's number modulo 4. high may be off as that of log.
 CUKERN_HD Pair reduce_angle(float x, int *quadrant) {
     constexpr Pair kHalfPi = {1.57079637F, -4.37113883e-8F};
     constexpr float kHalfPiRest = -1.71512489e-15F;

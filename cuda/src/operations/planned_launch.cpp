@@ -15,7 +15,7 @@ Status PlannedLaunch::launch(void *const *data, const StreamRef &stream) noexcep
     CUKERN_TRY(guard.status());
     prepared_.function = nullptr;
     status = launch_anew(*active, data, stream, &prepared_);
-    if (prepared_.function != nullptr) keep_prepared(data, stream);
+    if (status == CUKERN_OK && prepared_.function != nullptr) keep_prepared(data, stream);
     return status;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -110,23 +111,31 @@ Choice choose(const MatmulLaunch &launch, const Chip &chip) noexcept {
     return choice;
 }
 
+// Whether two launches are of one choice: alike but for addresses.
+bool are_alike(const MatmulLaunch &a, const MatmulLaunch &b) noexcept {
+    const auto facts = [](const MatmulLaunch &p) {
+        return std::make_tuple(p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.a_transposed, p.b_transposed, p.c_transposed,
+                               p.batch, p.batch_a, p.batch_b, p.batch_c);
+    };
+    return facts(a) == facts(b);
+}
+
+bool are_alike(const Chip &a, const Chip &b) noexcept {
+    return a.multiprocessors == b.multiprocessors && a.shared_bytes == b.shared_bytes &&
+           a.generation == b.generation;
+}
+
 // Scratch memory is asked for before each launch, and calls repeat: a thread keeps its last choice.
 template <ElementType type>
 const Choice &kept_choice(const MatmulLaunch &launch, const Chip &chip) noexcept {
     struct Last {
-        std::int64_t m = -1;
-        std::int64_t n, k, batch;
-        bool c_transposed;
+        MatmulLaunch launch;  // m is 0 before the first one
         Chip chip;
         Choice choice;
     };
     static thread_local Last last{};
-    const bool is_same = last.m == launch.m && last.n == launch.n && last.k == launch.k &&
-                         last.batch == launch.batch && last.c_transposed == launch.c_transposed &&
-                         last.chip.multiprocessors == chip.multiprocessors &&
-                         last.chip.shared_bytes == chip.shared_bytes && last.chip.generation == chip.generation;
-    if (!is_same)
-        last = {launch.m, launch.n, launch.k, launch.batch, launch.c_transposed, chip, choose<type>(launch, chip)};
+    if (!are_alike(last.launch, launch) || !are_alike(last.chip, chip))
+        last = {launch, chip, choose<type>(launch, chip)};
     return last.choice;
 }
 

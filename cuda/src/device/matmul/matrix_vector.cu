@@ -142,27 +142,6 @@ Threads threads_for(const MatmulLaunch &launch) noexcept {
     return threads_for(matrix.rows, launch.k, launch.batch, along_k_first, kLoads<T>);
 }
 
-template <typename T>
-cudaError_t launch_vector(const MatmulLaunch &launch, const Threads &threads, cudaStream_t stream) noexcept {
-    const Operand<T> x = is_of_row(launch) ? operand_a<T>(launch) : operand_b<T>(launch);
-    const Result<T> c = result_of<T>(launch);
-    VectorParams<T> p;
-    p.matrix = matrix_of<T>(launch);
-    p.x = x.data;
-    p.x_step = x.depth;
-    p.x_batch = x.batch;
-    p.c = c.data;
-    p.c_step = is_of_row(launch) ? c.column : c.row;
-    p.c_batch = c.batch;
-    p.k = launch.k;
-    p.of_product = Divider::make(static_cast<std::uint32_t>(threads.blocks));
-    p.log_rows = threads.log_rows;
-    p.log_parts = threads.log_parts;
-    p.along_k_first = threads.along_k_first;
-    const auto blocks = static_cast<unsigned>(threads.blocks * launch.batch);
-    return launch_kernel<matmul_vector_kernel<T>>(blocks, 1U << (threads.log_rows + threads.log_parts), stream, p);
-}
-
 }  // namespace
 
 template <typename T>
@@ -183,7 +162,24 @@ double time_of_vector(const MatmulLaunch &launch) noexcept {
 
 template <typename T>
 cudaError_t launch_matmul_vector(const MatmulLaunch &launch, cudaStream_t stream) noexcept {
-    return launch_vector<T>(launch, threads_for<T>(launch), stream);
+    const Threads threads = threads_for<T>(launch);
+    const Operand<T> x = is_of_row(launch) ? operand_a<T>(launch) : operand_b<T>(launch);
+    const Result<T> c = result_of<T>(launch);
+    VectorParams<T> p;
+    p.matrix = matrix_of<T>(launch);
+    p.x = x.data;
+    p.x_step = x.depth;
+    p.x_batch = x.batch;
+    p.c = c.data;
+    p.c_step = is_of_row(launch) ? c.column : c.row;
+    p.c_batch = c.batch;
+    p.k = launch.k;
+    p.of_product = Divider::make(static_cast<std::uint32_t>(threads.blocks));
+    p.log_rows = threads.log_rows;
+    p.log_parts = threads.log_parts;
+    p.along_k_first = threads.along_k_first;
+    const auto blocks = static_cast<unsigned>(threads.blocks * launch.batch);
+    return launch_kernel<matmul_vector_kernel<T>>(blocks, 1U << (threads.log_rows + threads.log_parts), stream, p);
 }
 
 #define CUKERN_INSTANTIATE(T)                                         \
