@@ -9,8 +9,8 @@
 namespace cukern::cuda {
 
 // Launches `kernel`, a __global__ function, with one parameter. The shared memory of a kernel's blocks is the same
-// at each launch on a device. With `prepared`, which keeps the launch, the parameter holds the addresses of out and
-// of the inputs at `prepared->places`, and no others.
+// at each launch on a device. With `prepared`, which keeps the launch, the parameter holds the addresses of out
+// and of the inputs at `prepared->places`, and no others.
 template <auto kernel, typename Params>
 cudaError_t launch_kernel(const Grid &grid, cudaStream_t stream, Params &params,
                           PreparedKernel *prepared = nullptr) noexcept {
