@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ ROWS = {row["name"]: row["kind"] for row in _cukern._table if row["kind"] not in
 ARITY = {"unary": 1, "binary": 2, "scalar": 2, "choice": 3, "axpy": 3}
 REFUSALS = (TypeError, ValueError, OverflowError)
 NUMBERS = (bool, int, float, complex)
+LARGEST_RESULT = 1_000_000  # elements
 
 
 def location(subject: Any) -> str:
@@ -40,6 +42,11 @@ def doubtful(subjects: list[Any]) -> bool:
     return alone and any(location(subject) == "device" for subject in subjects)
 
 
+def size_of(shape: tuple[int, ...]) -> int:
+    """Return the most elements that operands which broadcast to this shape have, empty dimensions counted as one."""
+    return math.prod(max(n, 1) for n in shape)
+
+
 def draw_operands(case: Case, name: str) -> list[Operand]:
     """Return operands that mostly go together."""
     kind = ROWS[name]
@@ -47,6 +54,7 @@ def draw_operands(case: Case, name: str) -> list[Operand]:
     place = place_of(case)
     alike = dtype_of(case) if case.chance(0.5) else None
     operands: list[Operand] = []
+    room = LARGEST_RESULT // size_of(shape)
     for i in range(ARITY[kind]):
         is_factor = (name == "scale" and i == 1) or (name == "axpy" and i == 0)
         if is_factor or (len(operands) + 1 < 4 and case.chance(0.12 if kind != "unary" else 0.03)):
@@ -61,7 +69,9 @@ def draw_operands(case: Case, name: str) -> list[Operand]:
             own = place_of(case)
         part = shape if ARITY[kind] == 1 or case.chance(0.6) else parts_of(case, shape)
         if case.chance(0.01):
-            part = shape_of(case)
+            other = shape_of(case)
+            if size_of(other) <= room:  # it may broadcast with the others all the same, to the product of their sizes
+                part, room = other, room // size_of(other)
         operands.append(operand(case, part, dtype, own))
     if any(is_bfloat16(getattr(x.model, "dtype", None)) for x in operands):
         return [tamed(case, x) for x in operands]
