@@ -14,8 +14,10 @@ from oracles import FUNCTIONS, ORACLES
 import cukern
 
 SHAPES = [(700, 3), (3, 700), (600, 17), (2, 2, 513), (5, 4, 40), (1030, 2, 3), (7, 64, 5), (40, 33), (3, 5, 2, 31)]
+SHAPES.append((2, 9001))  # several blocks of each element type
 LAYOUTS = ["C", "F", "window", "step", "reversed", "row", "column"]
 BINARY = ["add", "multiply", "divide", "maximum", "less", "not_equal", "logical_and", "pow", "floor_divide", "hypot"]
+BINARY += ["bitwise_xor", "bitwise_left_shift"]
 UNARY = ["negative", "square", "sqrt", "exp", "floor", "isnan", "signbit", "logical_not", "sign", "abs"]
 TYPES = ["float32", "float64", "float16", "int32", "int64", "uint64", "int8", "bool", "complex64"]
 
@@ -191,6 +193,36 @@ def test_reductions(name: str, rng: np.random.Generator) -> None:
                     np.testing.assert_allclose(got, theirs(wide, axis=axis).astype(got.dtype), rtol=32 * eps)
                 else:
                     np.testing.assert_array_equal(got, theirs(a, axis=axis))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_places_among_rows_that_are_packed(name: str, dtype: str, rng: np.random.Generator) -> None:
+    own, theirs = getattr(cukern, name), getattr(np, name)
+    for shape, layout in itertools.product([(3000, 3), (700, 40), (30, 600), (5, 9001)], ["window", "step", "reversed"]):
+        a = array_of(rng, dtype, shape, layout)
+        a[a == (8 if name == "argmax" else 0)] = 1
+        assert own(a) == theirs(a)
+        for place in rng.integers(0, a.size, 3):  # alone, then the first or a later one of several
+            a.flat[place] = np.nan if a.dtype.kind == "f" else 0 if name == "argmin" else 8
+            assert own(a) == theirs(a)
+
+
+@pytest.mark.parametrize("name", ["max", "sum", "any", "all", "var"])
+def test_short_rows_are_reduced_by_columns(name: str, rng: np.random.Generator) -> None:
+    """Beginning within a row, with rests of rows and of blocks, and where two dimensions do not join."""
+    own, theirs = getattr(cukern, name), getattr(np, name)
+    for shape in ((90_001, 3), (70, 301, 5), (3, 15_000, 2), (5000, 15), (2, 3, 9001, 4)):
+        for dtype in ("float32", "int32", "int8", "float64"):
+            a = array_of(rng, dtype, shape, "window")
+            a[...] = name == "all"
+            for place in rng.integers(0, a.size, 3):
+                a.flat[place] = 0 if name == "all" else 3
+                got = np.asarray(own(a))
+                if name == "var":  # in pairs: two units a level
+                    np.testing.assert_allclose(got, theirs(a, dtype="f8"), rtol=32 * np.finfo(got.dtype).eps)
+                else:
+                    assert got == theirs(a)
 
 
 def test_one_value_for_all_of_a_row_is_converted_once_and_rightly(rng: np.random.Generator) -> None:

@@ -1,6 +1,6 @@
 // Operations on operands of other types than what is computed in, or that must be packed first.
 //
-// Idea: a block is a part of a row, or several rows, of up to kBlock elements. Its operands are converted into
+// Idea: a block is a part of a row, or several rows, of some thousand bytes. Its operands are converted into
 // buffers, the loop takes the whole block, and its results are converted into out. An operand that is packed and
 // of that type already is taken where it lies.
 #include <algorithm>
@@ -13,18 +13,20 @@
 namespace cukern::host {
 namespace {
 
-constexpr std::int64_t kBlock = 512;
+constexpr std::int64_t kLeastBlock = 512;  // elements
+constexpr std::int64_t kBlockBytes = 4096;
 
 class Blocks {
 public:
     Blocks(const ElementwiseLaunch &launch, ElementType own, const BlockLoop &loop, std::int64_t begin) noexcept
         : launch_(launch), loop_(loop), last_(launch.ndim - 1), count_(launch.num_operands) {
+        length_ = std::max(kLeastBlock, kBlockBytes / std::max(size_of(own), size_of(launch.result)));
         for (int i = 0; i < count_; ++i) {
             types_[i] = i == 0 ? launch.result : is_condition(i) ? ElementType::bool_ : own;
             is_own_[i] = !launch.immediate[i] && !launch.split && launch.types[i] == types_[i];
             is_flat_[i] = is_own_[i] && is_flat(i);
             if (launch.immediate[i] && is_buffered_value(i))
-                cast_of(own, types_[i])(launch.values[i].bytes, 0, buffers_[i], 1, kBlock);
+                cast_of(own, types_[i])(launch.values[i].bytes, 0, buffers_[i], 1, length_);
         }
         for (int d = last_; d >= 0; --d) {
             index_[d] = begin % launch.shape[d];
@@ -36,11 +38,11 @@ public:
     void run(std::int64_t begin, std::int64_t end) noexcept {
         const std::int64_t length = launch_.shape[last_];
         for (std::int64_t at = begin; at < end;) {
-            std::int64_t part = std::min({kBlock, length - index_[last_], end - at});
+            std::int64_t part = std::min({length_, length - index_[last_], end - at});
             std::int64_t rows = 1;
             if (part == length && last_ > 0)
-                rows =
-                    std::min({kBlock / length, launch_.shape[last_ - 1] - index_[last_ - 1], (end - at) / length});
+                rows = std::min(
+                    {length_ / length, launch_.shape[last_ - 1] - index_[last_ - 1], (end - at) / length});
             const std::intptr_t n = rows * part;
             for (int i = 0; i < count_; ++i) place(i, at, rows == 1);
             for (int i = 1; i < count_; ++i)
@@ -58,7 +60,7 @@ public:
 private:
     bool is_condition(int i) const noexcept { return launch_.op == Op::where && i == 1; }
 
-    bool is_buffered_value(int i) const noexcept { return loop_.packs_operands || is_condition(i); }
+    bool is_buffered_value(int i) const noexcept { return loop_.packs_values || is_condition(i); }
 
     // Whether an operand's elements follow each other in the order of the launch.
     bool is_flat(int i) const noexcept {
@@ -86,7 +88,9 @@ private:
             return;
         }
         const std::int64_t step = launch_.strides[i][last_];
-        const bool is_packed_alone = i == 0 ? loop_.packs_results : loop_.packs_operands;
+        const bool is_packed_alone = i == 0      ? loop_.packs_results
+                                     : step == 0 ? loop_.packs_values
+                                                 : loop_.packs_operands;
         if (is_flat_[i]) {
             data = static_cast<char *>(launch_.data[i]) + at * size;
         } else if (is_own_[i] && is_in_a_row && (step == 1 || !is_packed_alone)) {
@@ -100,6 +104,14 @@ private:
 
     // Elements from one row to the next, where there are several.
     std::int64_t row_step(int i) const noexcept { return last_ == 0 ? 0 : launch_.strides[i][last_ - 1]; }
+
+    // Between the buffer and what is stored. Bools that stay such are moved as bytes, unless one stands for many.
+    Cast cast_of_stored(int i, bool moves_bools) const noexcept {
+        const ElementType type = launch_.types[i];
+        if (moves_bools && type == ElementType::bool_ && types_[i] == type)
+            return cast_of(ElementType::uint8, ElementType::uint8);
+        return i == 0 ? cast_of(types_[i], type) : cast_of(type, types_[i]);
+    }
 
     void load(int i, std::int64_t rows, std::int64_t n) noexcept {
         const ElementType type = launch_.types[i];
@@ -117,7 +129,7 @@ private:
         const char *from = static_cast<const char *>(launch_.data[i]) + offsets_[i] * size_of(type);
         const std::int64_t to_next = row_step(i) * size_of(type);
         const std::int64_t bytes = n * size_of(types_[i]);
-        const Cast cast = cast_of(type, types_[i]);
+        const Cast cast = cast_of_stored(i, step != 0);
         if (is_own_[i] && step == 1)
             for (std::int64_t row = 0; row < rows; ++row, from += to_next, to += bytes)
                 std::memcpy(to, from, static_cast<std::size_t>(bytes));
@@ -127,7 +139,7 @@ private:
 
     void store(std::int64_t rows, std::int64_t n) noexcept {
         const ElementType type = launch_.types[0];
-        const Cast cast = cast_of(launch_.result, type);
+        const Cast cast = cast_of_stored(0, true);
         const char *from = buffers_[0];
         char *to = static_cast<char *>(launch_.data[0]) + offsets_[0] * size_of(type);
         const std::int64_t to_next = row_step(0) * size_of(type);
@@ -155,6 +167,7 @@ private:
     const BlockLoop loop_;
     const int last_;
     const int count_;
+    std::int64_t length_;              // of a block at most
     ElementType types_[kMaxOperands];  // that the loop takes and gives
     bool is_own_[kMaxOperands];
     bool is_flat_[kMaxOperands];
@@ -163,7 +176,7 @@ private:
     std::intptr_t strides_[kMaxOperands];
     std::int64_t index_[kMaxDims];
     std::int64_t offsets_[kMaxOperands] = {};  // of the place that index_ names, in elements
-    alignas(64) char buffers_[kMaxOperands][kBlock * sizeof(Complex128)];
+    alignas(64) char buffers_[kMaxOperands][kLeastBlock * sizeof(Complex128)];
 };
 
 }  // namespace

@@ -86,6 +86,19 @@ bool takes_as_stored(const ElementwiseLaunch &launch, ElementType own) noexcept 
     return true;
 }
 
+bool has_short_rows(const ElementwiseLaunch &launch) noexcept {
+    return launch.ndim > 1 && launch.shape[launch.ndim - 1] <= kShortRow;
+}
+
+// Whether a loop is better given a block of some operand.
+bool packs_any(const ElementwiseLaunch &launch, const BlockLoop &loop) noexcept {
+    for (int i = 1; i < launch.num_operands; ++i) {
+        const std::int64_t step = launch.immediate[i] ? 0 : launch.strides[i][launch.ndim - 1];
+        if (step == 0 ? loop.packs_values : step != 1 && loop.packs_operands) return true;
+    }
+    return false;
+}
+
 void run_in_order(const ElementwiseLaunch &launch) noexcept {
     std::int64_t bytes = 0;
     for (int i = 0; i < launch.num_operands; ++i)
@@ -98,11 +111,14 @@ void run_in_order(const ElementwiseLaunch &launch) noexcept {
         return;
     }
     if (const HostLoop loop = loop_on_stored(launch); loop.function != nullptr) {
-        const bool in_blocks =
-            launch.ndim > 1 && launch.count >= kFewElements && launch.shape[launch.ndim - 1] <= kShortRow;
+        const ElementType type = stored_type(launch);
+        const BlockLoop in_blocks{loop, prefers_packed(launch.op, type), prefers_packed_values(launch.op, type),
+                                  true};
+        const bool packs =
+            launch.count >= kFewElements && (packs_any(launch, in_blocks) || has_short_rows(launch));
         parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
-            if (in_blocks)
-                run_in_blocks(launch, stored_type(launch), {loop, false, true}, begin, end);
+            if (packs)
+                run_in_blocks(launch, type, in_blocks, begin, end);
             else
                 run_loop(launch, loop, begin, end);
         });
@@ -119,9 +135,11 @@ void run_in_order(const ElementwiseLaunch &launch) noexcept {
         return;
     }
     const ElementType own = is_logical(launch.op) ? ElementType::bool_ : launch.compute;
-    BlockLoop loop{loop_of(launch.op, own), false, false};
+    BlockLoop loop{loop_of(launch.op, own), false, false, false};
     if (loop.loop.function != nullptr) {
-        loop.packs_operands = bits_depend_on_strides(launch.op, own);
+        const bool is_packed_alone = bits_depend_on_strides(launch.op, own);
+        loop.packs_operands = is_packed_alone || prefers_packed(launch.op, own);
+        loop.packs_values = is_packed_alone || prefers_packed_values(launch.op, own);
         loop.packs_results = true;
     } else {
         loop.loop.function = find_formula(launch.op, own);

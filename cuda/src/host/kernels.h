@@ -37,6 +37,7 @@ bool is_copied_in_strips(const ElementwiseLaunch &launch) noexcept;
 struct BlockLoop {
     HostLoop loop;
     bool packs_operands;
+    bool packs_values;  // operands that are one value for all elements
     bool packs_results;
 };
 // Elements [begin, end) by a loop whose operands are of type `own`, and whose results of the operation's: what is

@@ -20,34 +20,46 @@ namespace cukern::host {
 namespace {
 
 constexpr int kLevels = 64;
-constexpr std::int64_t kLeastLoop = 32;  // elements from which on a loop of another library pays
-constexpr std::int64_t kLeastRun = 8;    // the same where they are all elements of a result
+constexpr std::int64_t kLeastBytes = 32;  // that the C library is given to look at
+constexpr std::int64_t kLeastRun = 8;     // the same where they are all elements of a result
 constexpr std::int64_t kPiece = 1 << 16;
 constexpr std::int64_t kPieceRows = 256;  // of rows of results beside each other
 constexpr std::int64_t kMostPieces = 256;
 constexpr std::int64_t kMostInRow = 1 << 15;  // of longer ones each thread has a wide part
 constexpr std::int64_t kFewRows = 16;
+constexpr std::int64_t kFewTruths = 128;
+constexpr std::int64_t kPackedBytes = 8192;  // of elements that are packed for a call of another library
+
+// From how many elements in a row on a call without packing pays: it takes 10 to 60 ns.
+template <typename T>
+constexpr std::int64_t kLeastLoop = 2048 / sizeof(T);
+
+// The same of a call that looks for a place. NumPy counts elements of a byte or two in groups, which it joins at
+// the end of a call; the first bool that fits ends the search.
+template <typename T>
+constexpr std::int64_t kLeastPlaceRun = std::is_same_v<T, Bool> ? 1 : (sizeof(T) > 2 ? 512 : 4096) / sizeof(T);
 
 // The place of the largest or least of one result's elements, by another library's function for packed ones;
-// others are packed first.
+// others are packed first, and so are short rows.
 template <Op op, typename T>
 [[gnu::noinline]] typename Reducer<op, T>::A place_of(const ReduceLaunch &launch, HostIndexFunction function,
                                                       Walk &walk, std::int64_t base, std::int64_t begin,
                                                       std::int64_t end) noexcept {
     using F = Reducer<op, T>;
     auto best = F::identity();
-    T packed[kLongBlock];
-    const bool is_direct = launch.type == ElementTypeOf<T>::value && walk.stride() == 1;
+    constexpr std::int64_t kLength = kPackedBytes / sizeof(T);
+    alignas(64) T packed[kLength];
+    const bool is_packed = launch.type == ElementTypeOf<T>::value && walk.stride() == 1;
     for (std::int64_t at = begin; at < end;) {
         const std::int64_t first = at;
         const T *elements = packed;
-        if (is_direct) {
+        const std::int64_t run = std::min(walk.run(), end - at);
+        if (is_packed && (run >= kLeastPlaceRun<T> || run == end - at)) {
             elements = reinterpret_cast<const T *>(element_at(launch, base + walk.offset));
-            const std::int64_t part = std::min(walk.run(), end - at);
-            walk.advance(part);
-            at += part;
+            walk.advance(run);
+            at += run;
         } else {
-            at += gather(launch, walk, base, packed, std::min(kLongBlock, end - at));
+            at += gather<false>(launch, walk, base, packed, std::min(kLength, end - at));
         }
         std::intptr_t index = 0;
         function(const_cast<T *>(elements), at - first, &index, nullptr);
@@ -121,10 +133,13 @@ template <Op op, typename T>
     constexpr bool kJoinsElements = std::is_same_v<A, T>;
     const HostLoop loop = kJoinsElements ? joining_loop<op, T>() : HostLoop{};
     if constexpr (kJoinsElements && (std::is_integral_v<A> || op == Op::max || op == Op::min))
-        if (loop.function != nullptr && is_own && walk.run() >= kLeastRun)
+        if (loop.function != nullptr && is_own && walk.run() >= kLeastLoop<T>)
             return joined_in_order(launch, loop, walk, base, end - begin, F::identity());
-    constexpr std::int64_t kLength = op == Op::any ? kTruthBlock : kJoinsElements ? kLongBlock : kBlock;
-    T elements[kLength];
+    constexpr std::int64_t kMost = op == Op::any    ? kTruthBlock
+                                   : kJoinsElements ? kPackedBytes / sizeof(T)
+                                                    : kBlock;
+    alignas(64) T elements[kMost];
+    const std::int64_t length = kJoinsElements && loop.function == nullptr ? kLongBlock : kMost;
     A waiting[kLevels];  // of 1, 2, 4, ... blocks, where `blocks` has a bit
     std::uint64_t blocks = 0;
     for (std::int64_t at = begin; at < end;) {
@@ -133,7 +148,7 @@ template <Op op, typename T>
         std::int64_t n = std::min(walk.run(), end - at);
         A sum;
         if constexpr (kJoinsElements) {
-            if (loop.function != nullptr && is_own && n >= kLeastLoop) {
+            if (loop.function != nullptr && is_own && n >= kLeastLoop<T>) {
                 n = std::min(n, kLoopBlock);
                 block = reinterpret_cast<const T *>(element_at(launch, base + walk.offset));
                 sum = joined_by(loop, block, walk.stride(), n);
@@ -147,7 +162,7 @@ template <Op op, typename T>
         if constexpr (op == Op::any) {
             const int size = size_of(launch.type);
             const bool by_bytes = size == 1 || (launch.op == Op::any && is_integer(launch.type));
-            if (by_bytes && walk.stride() == 1 && n >= kLeastLoop) {
+            if (by_bytes && walk.stride() == 1 && n >= kLeastBytes) {
                 n = std::min(n, kLoopBlock);
                 sum = kinds_of_bytes(element_at(launch, base + walk.offset), n * size, launch.op == Op::any);
                 walk.advance(n);
@@ -157,13 +172,15 @@ template <Op op, typename T>
                 continue;
             }
         }
-        n = std::min(n, kLength);
-        if (is_own && walk.stride() == 1 && (n >= kLength / 2 || n == end - at)) {
+        const std::int64_t most = op == Op::any && at == begin ? kFewTruths : length;  // which may decide
+        n = std::min(n, most);
+        if (is_own && walk.stride() == 1 && (n >= most / 2 || n == end - at)) {
             block = reinterpret_cast<const T *>(element_at(launch, base + walk.offset));
             walk.advance(n);
             at += n;
         } else {
-            n = gather(launch, walk, base, elements, std::min(kLength, end - at));
+            n = gather < op != Op::argmax &&
+                op != Op::argmin > (launch, walk, base, elements, std::min(most, end - at));
             at += n;
         }
         if constexpr (kJoinsElements)

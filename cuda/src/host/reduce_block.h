@@ -32,8 +32,19 @@ struct Walk {
     }
     std::int64_t run() const noexcept { return ndim_ == 0 ? 1 : shape_[ndim_ - 1] - index_[ndim_ - 1]; }
     std::int64_t stride() const noexcept { return ndim_ == 0 ? 0 : strides_[ndim_ - 1]; }
-    void advance(std::int64_t n) noexcept {
-        for (int d = ndim_ - 1; d >= 0; --d) {
+    // Rows along the fastest dimension from this place on, if it is the first of one, and the step to the next.
+    std::int64_t rows() const noexcept {
+        return ndim_ < 2 || index_[ndim_ - 1] != 0 ? 0 : shape_[ndim_ - 2] - index_[ndim_ - 2];
+    }
+    std::int64_t row_stride() const noexcept { return strides_[ndim_ - 2]; }
+    void advance(std::int64_t n) noexcept { advance(ndim_ - 1, n); }
+    void advance_rows(std::int64_t n) noexcept { advance(ndim_ - 2, n); }
+
+    std::int64_t offset = 0;
+
+private:
+    void advance(int d, std::int64_t n) noexcept {
+        for (; d >= 0; --d) {
             index_[d] += n;
             offset += n * strides_[d];
             if (index_[d] < shape_[d] || d == 0) return;
@@ -43,9 +54,6 @@ struct Walk {
         }
     }
 
-    std::int64_t offset = 0;
-
-private:
     const std::int64_t *shape_;
     const std::int64_t *strides_;
     int ndim_;
@@ -113,10 +121,13 @@ inline std::uint8_t kinds_of_bytes(const char *bytes, std::int64_t n, bool asks_
 template <typename T>
 void load_elements(const ReduceLaunch &launch, const char *from, std::int64_t stride, T *to,
                    std::int64_t n) noexcept {
-    if constexpr (std::is_same_v<T, Bool>) {  // their truth, by another library's comparison with zero
+    if constexpr (std::is_same_v<T, Bool>) {
+        // Any byte but 0 is true to what reads them. Of others their truth, by another library's comparison.
+        if (launch.type == ElementType::bool_)
+            return cast_of(ElementType::uint8, ElementType::uint8)(from, stride, to, 1, n);
         alignas(16) static constexpr char kZero[16] = {};
         const HostLoop differs = loop_of(Op::not_equal, launch.type);
-        if (launch.type != ElementType::bool_ && kind_of(launch.type) != 'c' && differs.function != nullptr) {
+        if (kind_of(launch.type) != 'c' && differs.function != nullptr) {
             const std::int64_t strides[] = {stride, 0};
             call_loop(differs, {{from, kZero}, strides, 2, static_cast<std::size_t>(size_of(launch.type)), to, 1},
                       n);
@@ -126,14 +137,25 @@ void load_elements(const ReduceLaunch &launch, const char *from, std::int64_t st
     cast_of(launch.type, ElementTypeOf<T>::value)(from, stride, to, 1, n);
 }
 
-// Loads n elements, packed; returns n.
-template <typename T>
+// Loads n elements, packed; returns n. In any order: the columns of short rows, of which there are fewer.
+template <bool kInAnyOrder, typename T>
 std::int64_t gather(const ReduceLaunch &launch, Walk &walk, std::int64_t base, T *to, std::int64_t n) noexcept {
+    constexpr std::int64_t kShortRow = 16;
     for (std::int64_t i = 0; i < n;) {
-        const std::int64_t part = std::min(walk.run(), n - i);
-        load_elements(launch, element_at(launch, base + walk.offset), walk.stride(), to + i, part);
-        walk.advance(part);
-        i += part;
+        const std::int64_t run = std::min(walk.run(), n - i);
+        const char *from = element_at(launch, base + walk.offset);
+        const std::int64_t rows = kInAnyOrder && run < kShortRow ? std::min(walk.rows(), (n - i) / run) : 0;
+        if (rows > run) {
+            const std::int64_t step = walk.stride() * size_of(launch.type);
+            for (std::int64_t j = 0; j < run; ++j)
+                load_elements(launch, from + j * step, walk.row_stride(), to + i + j * rows, rows);
+            walk.advance_rows(rows);
+            i += rows * run;
+        } else {
+            load_elements(launch, from, walk.stride(), to + i, run);
+            walk.advance(run);
+            i += run;
+        }
     }
     return n;
 }
