@@ -230,14 +230,20 @@ template <Op op, typename T>
     using F = Reducer<op, T>;
     using R = reduced_t<op, T>;
     auto *out = static_cast<R *>(launch.out);
+    constexpr bool kMayBePlain =
+        std::is_same_v<typename F::A, R> && (op == Op::sum || op == Op::prod || op == Op::max || op == Op::min);
+    const bool are_plain = kMayBePlain && finish.divisor == 0;  // results: joined values as they are
     typename F::A sums[kTile<op, T>];
     Walk walk(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
     for (std::int64_t i = begin; i < end;) {
         const std::int64_t run = std::min(walk.run(), end - i);
         const std::int64_t tiles = (run - 1) / kTile<op, T> + 1;
         const std::int64_t m = (run - 1) / tiles + 1;  // tiles that are alike
-        reduce_tile<op, T>(launch, walk.offset, m, 0, launch.reduced, sums);
-        store_results<op, T>(sums, m, finish, out + i);
+        typename F::A *joined = sums;
+        if constexpr (kMayBePlain)
+            if (are_plain) joined = out + i;
+        reduce_tile<op, T>(launch, walk.offset, m, 0, launch.reduced, joined);
+        if (!are_plain) store_results<op, T>(sums, m, finish, out + i);
         walk.advance(m);
         i += m;
     }

@@ -12,9 +12,10 @@
 namespace cukern::host {
 
 constexpr std::int64_t kBlock = 128;
-constexpr std::int64_t kLongBlock = 512;      // of elements that are joined by another library's loop
-constexpr std::int64_t kTruthBlock = 2048;    // of truths
-constexpr std::int64_t kLoopBlock = 1 << 14;  // of those that such a loop takes where they lie
+constexpr std::int64_t kLongBlock = 512;        // of elements that are joined by another library's loop
+constexpr std::int64_t kTruthBlock = 2048;      // of truths
+constexpr std::int64_t kLongTruthBytes = 1024;  // in a row, which are compared where they lie
+constexpr std::int64_t kLoopBlock = 1 << 14;    // of those that such a loop takes where they lie
 
 // Where element `at` of the dimensions lies, and the step to the next along the fastest.
 struct Walk {
@@ -117,30 +118,43 @@ inline std::uint8_t kinds_of_bytes(const char *bytes, std::int64_t n, bool asks_
     return all_zero ? F::kZero : F::kNonzero;
 }
 
+// The comparison with zero that tells the truth of elements of a type, or none.
+inline HostLoop truth_loop(ElementType type) noexcept {
+    return type == ElementType::bool_ || kind_of(type) == 'c' ? HostLoop{} : loop_of(Op::not_equal, type);
+}
+
+inline void load_truths(const HostLoop &differs, ElementType type, const char *from, std::int64_t stride, Bool *to,
+                        std::int64_t n) noexcept {
+    alignas(16) static constexpr char kZero[16] = {};
+    const std::int64_t strides[] = {stride, 0};
+    call_loop(differs, {{from, kZero}, strides, 2, static_cast<std::size_t>(size_of(type)), to, 1}, n);
+}
+
+// From an element type to that which is reduced. Any byte but 0 is true to what reads Bools.
+template <typename T>
+Cast loading_cast(ElementType type) noexcept {
+    if (std::is_same_v<T, Bool> && type == ElementType::bool_)
+        return cast_of(ElementType::uint8, ElementType::uint8);
+    return cast_of(type, ElementTypeOf<T>::value);
+}
+
 // Loads elements as the type that is reduced, packed.
 template <typename T>
 void load_elements(const ReduceLaunch &launch, const char *from, std::int64_t stride, T *to,
                    std::int64_t n) noexcept {
-    if constexpr (std::is_same_v<T, Bool>) {
-        // Any byte but 0 is true to what reads them. Of others their truth, by another library's comparison.
-        if (launch.type == ElementType::bool_)
-            return cast_of(ElementType::uint8, ElementType::uint8)(from, stride, to, 1, n);
-        alignas(16) static constexpr char kZero[16] = {};
-        const HostLoop differs = loop_of(Op::not_equal, launch.type);
-        if (kind_of(launch.type) != 'c' && differs.function != nullptr) {
-            const std::int64_t strides[] = {stride, 0};
-            call_loop(differs, {{from, kZero}, strides, 2, static_cast<std::size_t>(size_of(launch.type)), to, 1},
-                      n);
-            return;
-        }
-    }
-    cast_of(launch.type, ElementTypeOf<T>::value)(from, stride, to, 1, n);
+    if constexpr (std::is_same_v<T, Bool>)
+        if (const HostLoop differs = truth_loop(launch.type); differs.function != nullptr)
+            return load_truths(differs, launch.type, from, stride, to, n);
+    loading_cast<T>(launch.type)(from, stride, to, 1, n);
 }
 
-// Loads n elements, packed; returns n. In any order: the columns of short rows, of which there are fewer.
-template <bool kInAnyOrder, typename T>
-std::int64_t gather(const ReduceLaunch &launch, Walk &walk, std::int64_t base, T *to, std::int64_t n) noexcept {
+// Packs n elements, each converted to `size` bytes. In any order: the columns of short rows, of which there are
+// fewer.
+template <bool kInAnyOrder>
+void pack(const ReduceLaunch &launch, Walk &walk, std::int64_t base, const Cast cast, void *to, int size,
+          std::int64_t n) noexcept {
     constexpr std::int64_t kShortRow = 16;
+    auto *packed = static_cast<char *>(to);
     for (std::int64_t i = 0; i < n;) {
         const std::int64_t run = std::min(walk.run(), n - i);
         const char *from = element_at(launch, base + walk.offset);
@@ -148,15 +162,37 @@ std::int64_t gather(const ReduceLaunch &launch, Walk &walk, std::int64_t base, T
         if (rows > run) {
             const std::int64_t step = walk.stride() * size_of(launch.type);
             for (std::int64_t j = 0; j < run; ++j)
-                load_elements(launch, from + j * step, walk.row_stride(), to + i + j * rows, rows);
+                cast(from + j * step, walk.row_stride(), packed + (i + j * rows) * size, 1, rows);
             walk.advance_rows(rows);
             i += rows * run;
         } else {
-            load_elements(launch, from, walk.stride(), to + i, run);
+            cast(from, walk.stride(), packed + i * size, 1, run);
             walk.advance(run);
             i += run;
         }
     }
+}
+
+// Loads up to n elements, packed; returns how many.
+template <bool kInAnyOrder, typename T>
+std::int64_t gather(const ReduceLaunch &launch, Walk &walk, std::int64_t base, T *to, std::int64_t n) noexcept {
+    if constexpr (std::is_same_v<T, Bool>) {
+        if (const HostLoop differs = truth_loop(launch.type); differs.function != nullptr) {
+            if (const std::int64_t run = std::min(walk.run(), n);
+                run * size_of(launch.type) >= kLongTruthBytes || run == n) {
+                load_truths(differs, launch.type, element_at(launch, base + walk.offset), walk.stride(), to, run);
+                walk.advance(run);
+                return run;
+            }
+            alignas(64) char packed[kTruthBlock * sizeof(std::int64_t)];
+            n = std::min(n, kTruthBlock);
+            pack<kInAnyOrder>(launch, walk, base, cast_of(launch.type, launch.type), packed, size_of(launch.type),
+                              n);
+            load_truths(differs, launch.type, packed, 1, to, n);
+            return n;
+        }
+    }
+    pack<kInAnyOrder>(launch, walk, base, loading_cast<T>(launch.type), to, sizeof(T), n);
     return n;
 }
 
@@ -219,16 +255,16 @@ HostLoop joining_loop() noexcept {
     }
 }
 
-// Joins n elements beside each other into as many partial results.
+// Joins each of n elements beside each other with one of as many others.
 template <typename T>
-void join_row(const HostLoop &loop, T *sums, const T *elements, std::int64_t n) noexcept {
+void join_rows(const HostLoop &loop, const T *a, const T *b, T *joined, std::int64_t n) noexcept {
     constexpr std::int64_t kPacked[] = {1, 1};
     call_loop(loop,
-              {{reinterpret_cast<const char *>(sums), reinterpret_cast<const char *>(elements)},
+              {{reinterpret_cast<const char *>(a), reinterpret_cast<const char *>(b)},
                kPacked,
                2,
                sizeof(T),
-               sums,
+               joined,
                sizeof(T)},
               n);
 }

@@ -22,7 +22,8 @@ constexpr std::int64_t kIndexRows = 1 << 30;  // that 32-bit indices count
 constexpr int kMostGroups = 30;               // as a power of two
 
 // Results of at most kFewReduced elements each are taken by tiles if at least kManyKept lie in a row, whatever the
-// strides. argmax and argmin of more elements are taken one by one if fewer than kFewColumns results lie in a row.
+// strides. argmax, argmin, any and all of more elements are taken one by one if fewer than kFewColumns results lie
+// in a row.
 constexpr std::int64_t kFewReduced = 16;
 constexpr std::int64_t kManyKept = 64;
 constexpr std::int64_t kFewColumns = 16;
@@ -32,19 +33,24 @@ inline std::int64_t column_step(const ReduceLaunch &launch) noexcept {
     return launch.kept_strides[launch.num_kept - 1];
 }
 
+constexpr bool asks_truth(Op op) noexcept { return op == Op::any || op == Op::all; }
+
 // Whether results are taken by tiles: their elements lie closer to those of the next result than to each other, or
 // are few.
 inline bool lies_in_columns(const ReduceLaunch &launch) noexcept {
     const int last = launch.num_kept - 1;
     if (last < 0 || launch.kept_shape[last] < 4 || column_step(launch) == 0) return false;
     if (launch.reduced == 1) return true;
-    // Another library finds places in packed elements, by vectors.
+    // Another library finds places in packed elements, by vectors, and compares elements with zero.
     const bool finds_place = launch.op == Op::argmax || launch.op == Op::argmin;
-    if (finds_place && launch.kept_shape[last] < kFewColumns && launch.reduced > kFewReduced) return false;
+    if ((finds_place || asks_truth(launch.op)) && launch.kept_shape[last] < kFewColumns &&
+        launch.reduced > kFewReduced)
+        return false;
     const std::int64_t reduced_step = std::abs(launch.reduced_strides[launch.num_reduced - 1]);
     if (column_step(launch) == 1) return reduced_step != 1;
     return std::abs(column_step(launch)) < reduced_step ||
-           (launch.reduced <= kFewReduced && launch.kept_shape[last] >= kManyKept);
+           (launch.reduced <= (asks_truth(launch.op) ? 2 : 1) * kFewReduced &&
+            launch.kept_shape[last] >= kManyKept);
 }
 
 // How many results a tile has at most: half as many of what needs further memory, for stacks may be small.
@@ -81,14 +87,18 @@ public:
             }
         } else {
             const T *x = next();
-            for (std::int64_t k = 0; k < m_; ++k) sums[k] = F::of(x[k], at_ - 1);
             if constexpr (std::is_same_v<A, T>) {
-                if (m_ >= kNarrow)
-                    if (const HostLoop loop = joining_loop<op, T>(); loop.function != nullptr) {
-                        while (at_ < end) join_row(loop, sums, next(), m_);
-                        return;
-                    }
+                const HostLoop loop = m_ >= kNarrow ? joining_loop<op, T>() : HostLoop{};
+                if (loop.function != nullptr) {
+                    if (at_ < end && x != row_)
+                        join_rows(loop, x, next(), sums, m_);
+                    else
+                        std::copy_n(x, m_, sums);
+                    while (at_ < end) join_rows(loop, sums, next(), sums, m_);
+                    return;
+                }
             }
+            for (std::int64_t k = 0; k < m_; ++k) sums[k] = F::of(x[k], at_ - 1);
             while (at_ < end) {
                 x = next();
                 const auto join = [x, sums, m = m_, place = at_ - 1] {
