@@ -170,10 +170,8 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *const *values, Py_ssize
     Location location;
     if (!locate(argument, foreign.device, &location)) return nullptr;
     foreign.has_producer = location.reachable;
-    Backend backend = Backend::host;
-    active_backend(&backend);
     PyRef result;
-    if (location.reachable || backend == Backend::host) {
+    if (location.reachable || is_host_in_use()) {
         result =
             adopt_array(argument, foreign, foreign.keeper.get(), is_capsule || foreign.is_copy ? nullptr : object);
     } else if (never) {

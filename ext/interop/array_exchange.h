@@ -6,10 +6,9 @@
 
 namespace cukern::py {
 
-// An Array over another library's memory. `keeper` is released when the memory is not used any more, `base` is
-// what the array names as its base, or null.
-PyRef adopt_array(const ArgumentInfo &argument, const ForeignArray &foreign, PyObject *keeper,
-                  PyObject *base) noexcept;
+// An Array over another library's memory. Its tensor, which is taken over, or else `keeper` is released when the
+// memory is not used any more; `base` is what the array names as its base, or null.
+PyRef adopt_array(const ArgumentInfo &argument, ForeignArray &foreign, PyObject *keeper, PyObject *base) noexcept;
 
 // Reads another library's array by DLPack, to be adopted. `stream`, where the memory will be used first, may be
 // null; `copy` is None, True or False.

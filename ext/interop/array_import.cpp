@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "array/array.h"
+#include "base/backend.h"
 #include "base/errors.h"
 #include "interop/frameworks.h"
 #include "streams/streams.h"
@@ -14,10 +15,21 @@
 namespace cukern::py {
 namespace {
 
+// What owns memory that an Array shares, and how it is let go.
+struct Owner {
+    void (*release)(void *owner) noexcept;
+    void *owner;
+};
+
+// Of the GIL: how many releases are under way, one within the other, and those that wait for the first of them.
+int g_depth = 0;
+std::vector<Owner> *g_later = nullptr;  // never destroyed
+
 // False: there is no memory for it.
-bool appended(std::vector<PyObject *> *list, PyObject *object) noexcept {
+bool is_put_off(const Owner &owner) noexcept {
     try {
-        list->push_back(object);
+        if (g_later == nullptr) g_later = new std::vector<Owner>;
+        g_later->push_back(owner);
         return true;
     } catch (...) {
         return false;
@@ -25,22 +37,29 @@ bool appended(std::vector<PyObject *> *list, PyObject *object) noexcept {
 }
 
 // Releases chains of owners (an array over an array over ...) in a loop; deep recursion would overflow the stack.
-void release_keeper(void *keeper) noexcept {
+void release_in_turn(const Owner &given) noexcept {
     constexpr int kDeepest = 32;
-    thread_local int depth = 0;
-    thread_local std::vector<PyObject *> later;
-    if (Py_IsInitialized() == 0) return;  // the interpreter is gone, and with it what the object needs
+    if (Py_IsInitialized() == 0) return;  // the interpreter is gone, and with it what the owner needs
     const GilHold gil;
-    auto *object = static_cast<PyObject *>(keeper);
-    if (depth == kDeepest && appended(&later, object)) return;  // else one level more
-    ++depth;
-    Py_DECREF(object);
-    while (depth == 1 && !later.empty()) {
-        object = later.back();
-        later.pop_back();
-        Py_DECREF(object);
+    if (g_depth >= kDeepest && is_put_off(given)) return;  // else one level more
+    ++g_depth;
+    given.release(given.owner);
+    while (g_depth == 1 && g_later != nullptr && !g_later->empty()) {
+        const Owner owner = g_later->back();
+        g_later->pop_back();
+        owner.release(owner.owner);
     }
-    --depth;
+    --g_depth;
+}
+
+void release_keeper(void *keeper) noexcept {
+    release_in_turn({[](void *object) noexcept { Py_DECREF(static_cast<PyObject *>(object)); }, keeper});
+}
+
+void release_tensor(void *tensor) noexcept {
+    release_in_turn(
+        {[](void *managed) noexcept { delete_tensor(static_cast<dlpack::ManagedTensorVersioned *>(managed)); },
+         tensor});
 }
 
 // An array over the memory of the Array that a capsule of ours has lent, as any view of it.
@@ -55,31 +74,30 @@ PyRef view_of_lender(const ForeignArray &foreign) noexcept {
 
 }  // namespace
 
-PyRef adopt_array(const ArgumentInfo &argument, const ForeignArray &foreign, PyObject *keeper,
-                  PyObject *base) noexcept {
+PyRef adopt_array(const ArgumentInfo &argument, ForeignArray &foreign, PyObject *keeper, PyObject *base) noexcept {
     const ModuleState &state = argument.state;
     if (foreign.own != nullptr && is_array(state, foreign.own)) return view_of_lender(foreign);
     Location location;
     if (!locate(argument, foreign.device, &location)) return {};
-    Backend backend = Backend::host;
-    active_backend(&backend);
-    if (!location.reachable && backend == Backend::cuda) {
+    if (!location.reachable && !is_host_in_use()) {
         PyErr_Format(PyExc_BufferError,
                      "%s: %s is in host memory, which an Array does not share with a GPU in use",
                      argument.function, argument.name);
         return {};
     }
-    std::int64_t bytes = 0;
-    if (!check_memory(argument, foreign, &bytes)) return {};
+    if (!check_memory(argument, &foreign)) return {};
     std::int64_t strides[kMaxDims];
     for (int i = 0; i < foreign.ndim; ++i) strides[i] = foreign.strides[i] / size_of(foreign.type);
     Storage *storage = nullptr;
-    PyRef held = PyRef::borrow(keeper);
-    Status status =
-        Storage::adopt(location.reachable ? location.kind : MemoryKind::device, foreign.data,
-                       static_cast<std::size_t>(bytes), location.device, release_keeper, held.get(), &storage);
+    const bool has_tensor = foreign.tensor.get() != nullptr;
+    PyRef held = has_tensor ? PyRef() : PyRef::borrow(keeper);
+    void *const owner = has_tensor ? static_cast<void *>(foreign.tensor.get()) : held.get();
+    Status status = Storage::adopt(location.reachable ? location.kind : MemoryKind::device, foreign.data,
+                                   static_cast<std::size_t>(foreign.bytes), location.device,
+                                   has_tensor ? release_tensor : release_keeper, owner, &storage);
     if (status == CUKERN_OK) {
         (void)held.release();
+        foreign.tensor.release();
         if (foreign.has_producer) status = storage->record_producer(foreign.producer);
         if (status != CUKERN_OK) storage->release();
     }
@@ -94,10 +112,9 @@ PyRef adopt_array(const ArgumentInfo &argument, const ForeignArray &foreign, PyO
 namespace {
 
 bool is_pinned(const void *data) noexcept {
-    Backend backend = Backend::host;
     PointerInfo where;
-    return active_backend(&backend) == CUKERN_OK && backend == Backend::cuda &&
-           pointer_info(data, &where) == CUKERN_OK && where.known && where.kind == MemoryKind::pinned;
+    return !is_host_in_use() && pointer_info(data, &where) == CUKERN_OK && where.known &&
+           where.kind == MemoryKind::pinned;
 }
 
 // torch's __dlpack_device__ says CUDAHost for pinned memory, its tensor says CPU: ask CUDA.

@@ -3,6 +3,7 @@
 #include "base/python.h"
 
 #include "array/array.h"
+#include "base/backend.h"
 #include "base/errors.h"
 #include "interop/array_exchange.h"
 #include "interop/frameworks.h"
@@ -10,18 +11,11 @@
 #include "streams/with_blocks.h"
 #include "types/element_types.h"
 
-#include "cukern/backend.h"
 
 namespace cukern::py {
 namespace {
 
 ModuleState *g_state = nullptr;  // for C functions that are given no Python object; set while the module lives
-
-Backend backend_in_use() noexcept {
-    Backend backend = Backend::host;
-    active_backend(&backend);
-    return backend;
-}
 
 // The stream that calls on Arrays run on, for a consumer that works there too.
 bool work_stream(int device, HeldStream *stream) noexcept {
@@ -59,7 +53,7 @@ int exchange_allocate(dlpack::Tensor *prototype, dlpack::ManagedTensorVersioned 
     } else if (!element_type_of(prototype->dtype, &type)) {
         PyErr_SetString(PyExc_TypeError, "cukern has no such element type");
     } else {
-        const bool host = backend_in_use() == Backend::host;
+        const bool host = is_host_in_use();
         MemoryKind kind = MemoryKind::device;
         if (prototype->device.type == dlpack::kCUDAManaged) kind = MemoryKind::managed;
         if (prototype->device.type == dlpack::kCUDAHost) kind = MemoryKind::pinned;

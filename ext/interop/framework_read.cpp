@@ -189,6 +189,11 @@ bool read_by_dlpack(const ArgumentInfo &argument, const TypeRecord &record, PyOb
 
 }  // namespace
 
+void delete_tensor(dlpack::ManagedTensorVersioned *managed) noexcept {
+    const HeldError held;
+    if (managed->deleter != nullptr) managed->deleter(managed);
+}
+
 bool refuse(const ArgumentInfo &argument, const char *what) noexcept {
     PyErr_Format(PyExc_TypeError, "%s: %s %s", argument.function, argument.name, what);
     return false;
@@ -265,18 +270,23 @@ bool current_stream_of(const TypeRecord &record, int device, void **handle) noex
     return record.api->current_stream(dlpack::kCUDA, device, handle) == 0 || leave_to_long_way();
 }
 
-bool check_memory(const ArgumentInfo &argument, const ForeignArray &array, std::int64_t *bytes) noexcept {
-    const int size = size_of(array.type);
-    const auto address = reinterpret_cast<std::uintptr_t>(array.data);
-    bool aligned = address % static_cast<std::uintptr_t>(alignment_of(array.type)) == 0;
-    for (int i = 0; i < array.ndim; ++i)
-        if (array.shape[i] > 1 && array.strides[i] % size != 0) aligned = false;
+bool check_memory(const ArgumentInfo &argument, ForeignArray *array) noexcept {
+    if (array->bytes >= 0) return true;
+    const int size = size_of(array->type);
+    const auto address = reinterpret_cast<std::uintptr_t>(array->data);
+    bool aligned = address % static_cast<std::uintptr_t>(alignment_of(array->type)) == 0;
+    for (int i = 0; i < array->ndim; ++i)
+        if (array->shape[i] > 1 && array->strides[i] % size != 0) aligned = false;
     if (!aligned) {
         PyErr_Format(PyExc_BufferError, "%s: %s is not aligned to its elements of %d bytes", argument.function,
                      argument.name, size);
         return false;
     }
-    if (checked_bytes(array.shape, array.ndim, size, bytes)) return true;
+    std::int64_t bytes = 0;
+    if (checked_bytes(array->shape, array->ndim, size, &bytes)) {
+        array->bytes = bytes;
+        return true;
+    }
     PyErr_Format(PyExc_ValueError, "%s: %s has a negative length, or more elements than memory can hold",
                  argument.function, argument.name);
     return false;
@@ -297,11 +307,8 @@ bool import_by_exchange(const ArgumentInfo &argument, const TypeRecord &record, 
         error.restore();
         return false;
     }
-    array->keeper = keeper_of(managed);
-    std::int64_t bytes = 0;
-    if (!array->keeper || !read_tensor(argument, managed->tensor, array) ||
-        !check_memory(argument, *array, &bytes))
-        return false;
+    array->tensor.take(managed);
+    if (!read_tensor(argument, managed->tensor, array) || !check_memory(argument, array)) return false;
     array->read_only = (managed->flags & dlpack::kReadOnly) != 0;
     array->is_copy = (managed->flags & dlpack::kIsCopied) != 0;
     array->own = lender_of(*managed);
@@ -331,11 +338,10 @@ namespace {
 template <typename Managed>
 bool take_capsule(const ArgumentInfo &argument, PyObject *capsule, const char *used_name, CapsuleUse use,
                   ImportStream *stream, Managed *managed, ForeignArray *array) noexcept {
-    std::int64_t bytes = 0;
     Location location;
     if (!read_tensor(argument, managed->tensor, array)) return false;
     if (use == CapsuleUse::array &&
-        (!locate(argument, array->device, &location) || !check_memory(argument, *array, &bytes)))
+        (!locate(argument, array->device, &location) || !check_memory(argument, array)))
         return false;
     if (stream != nullptr && !stream->fit(argument, location)) return false;
     PyRef keeper = PyRef::steal(PyCapsule_New(managed, nullptr, nullptr));

@@ -82,7 +82,27 @@ struct ArgumentInfo {
     const char *name;  // as messages say it
 };
 
-// Another library's array, in its own terms. Pointers are valid while `keeper` and the object live.
+// Deletes a tensor that another library has handed over, whatever exception is set.
+void delete_tensor(dlpack::ManagedTensorVersioned *managed) noexcept;
+
+// Such a tensor as long as nothing else owns it.
+class HeldTensor {
+public:
+    HeldTensor() noexcept = default;
+    HeldTensor(const HeldTensor &) = delete;
+    HeldTensor &operator=(const HeldTensor &) = delete;
+    ~HeldTensor() {
+        if (managed_ != nullptr) delete_tensor(managed_);
+    }
+    void take(dlpack::ManagedTensorVersioned *managed) noexcept { managed_ = managed; }
+    dlpack::ManagedTensorVersioned *get() const noexcept { return managed_; }
+    void release() noexcept { managed_ = nullptr; }
+
+private:
+    dlpack::ManagedTensorVersioned *managed_ = nullptr;
+};
+
+// Another library's array, in its own terms. Pointers are valid while `keeper`, `tensor` and the object live.
 struct ForeignArray {
     void *data = nullptr;
     dlpack::Device device{};
@@ -96,7 +116,9 @@ struct ForeignArray {
     HeldStream producer;
     bool reused_in_order = false;  // its library reuses memory in the order of `producer`
     PyRef keeper;                  // owns what the pointers need, or null
-    PyObject *own = nullptr;       // the Array that a capsule of ours lends: borrowed from the keeper
+    HeldTensor tensor;             // the same, of import_by_exchange
+    PyObject *own = nullptr;       // the Array that a capsule of ours lends: borrowed from its keeper
+    std::int64_t bytes = -1;       // of all elements; -1: not checked yet (check_memory)
 
     ForeignArray() noexcept {}  // NOLINT(modernize-use-equals-default): shape and strides stay uninitialised
 };
@@ -130,8 +152,8 @@ bool is_without_gradients(const TypeRecord &record, PyObject *object, ElementTyp
 bool current_stream_of(const TypeRecord &record, int device, void **handle) noexcept;
 
 // Whether an Array can be over the memory: BufferError where it is not aligned to its elements, ValueError where
-// the shape is none. `bytes`: of all elements.
-bool check_memory(const ArgumentInfo &argument, const ForeignArray &array, std::int64_t *bytes) noexcept;
+// the shape is none. Once for an array, whose bytes are counted.
+bool check_memory(const ArgumentInfo &argument, ForeignArray *array) noexcept;
 
 // Reads an array by its type's protocol.
 bool read_foreign(const ArgumentInfo &argument, const TypeRecord &record, PyObject *object, ReadContext &reading,

@@ -5,11 +5,11 @@
 #include <cstdio>
 
 #include "array/array.h"
+#include "base/backend.h"
 #include "call/arguments.h"
 #include "call/result.h"
 #include "streams/with_blocks.h"
 
-#include "cukern/backend.h"
 #include "cukern/graph.h"
 
 namespace cukern::py {
@@ -164,9 +164,8 @@ bool KernelArguments::read_one(int i, ReadContext &reading) noexcept {
 
 // Memory that a library calls the host's may be pinned: CUDA knows.
 bool KernelArguments::find_pinned(int i) noexcept {
-    Backend backend = Backend::host;
     PointerInfo where;
-    if (active_backend(&backend) == CUKERN_OK && backend == Backend::cuda && arrays_[i].data != nullptr) {
+    if (!is_host_in_use() && arrays_[i].data != nullptr) {
         const Status status = pointer_info(arrays_[i].data, &where);
         if (status != CUKERN_OK) return raise_failure(state_, function_, status);
         if (where.known && on_host(where.kind)) return true;
