@@ -277,6 +277,15 @@ def test_import_of_what_has_no_dlpack(subject: Any) -> None:
         cukern.from_dlpack(subject)
 
 
+@pytest.mark.parametrize("backend", ["host"], indirect=True)  # where NumPy's arrays are shared
+def test_a_long_chain_of_owners_is_released_without_recursion() -> None:
+    x = np.zeros(4)
+    for _ in range(50_000):  # a level of calls takes some hundred bytes of the stack
+        x = np.from_dlpack(cukern.from_dlpack(x.__dlpack__()))
+    assert x.tolist() == [0, 0, 0, 0]
+    del x
+
+
 def test_import_of_another_capsule() -> None:
     counter = Counter()
     managed = make_managed(VERSIONED, counter, None, data=None, shape=(0,))
