@@ -11,7 +11,6 @@
 #include "streams/with_blocks.h"
 #include "types/element_types.h"
 
-
 namespace cukern::py {
 namespace {
 
