@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kLeastBlock = 512;  // elements
 constexpr std::int64_t kBlockBytes = 4096;
+static_assert(kBlockBytes <= kLeastBlock * static_cast<std::int64_t>(sizeof(Complex128)), "buffers hold a block");
 
 class Blocks {
 public:

@@ -205,7 +205,13 @@ void cast_packed(const From *source, To *target, std::int64_t n) noexcept {
     });
 }
 
-// Elements that are not packed are packed by blocks, since packed ones are converted by vectors.
+// Whether one element is converted by an instruction or two, so that vectors save less than packing costs.
+template <typename From, typename To>
+constexpr bool is_quick =
+    std::is_arithmetic_v<From> && std::is_floating_point_v<To> && !std::is_same_v<From, std::uint64_t>;
+
+// Elements that are not packed are packed by blocks, since packed ones are converted by vectors; not where that
+// takes two copies of what is quick, or where there are no vectors (float16).
 template <typename From, typename To>
 void cast(const void *from, std::int64_t from_stride, void *to, std::int64_t to_stride, std::int64_t n) noexcept {
     const auto *source = static_cast<const From *>(from);
@@ -217,6 +223,12 @@ void cast(const void *from, std::int64_t from_stride, void *to, std::int64_t to_
     }
     if constexpr (std::is_same_v<From, To> && !std::is_same_v<From, Bool>)
         return move_apart(source, from_stride, target, to_stride, n);
+    const bool is_packed_twice = from_stride != 1 && to_stride != 1;
+    if (std::is_same_v<From, Float16> || (is_quick<From, To> && is_packed_twice)) {
+#pragma GCC unroll 4
+        for (std::int64_t i = 0; i < n; ++i) target[i * to_stride] = converted<To>(source[i * from_stride]);
+        return;
+    }
     From sources[kBlock];
     To targets[kBlock];
     for (std::int64_t at = 0; at < n; at += kBlock) {

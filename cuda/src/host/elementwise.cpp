@@ -60,6 +60,7 @@ Cast cast_on_stored(const ElementwiseLaunch &launch) noexcept {
 constexpr std::int64_t kShortRow = 32;
 // Elements of a call below which the choice of a dimension, or a block, costs more than it saves.
 constexpr std::int64_t kFewElements = 64;
+constexpr std::int64_t kFewPacked = 256;  // the same of operands that need not be packed
 
 // Nanoseconds that a row costs before its first element: more where it is converted or packed.
 double cost_of_row(const ElementwiseLaunch &launch) noexcept {
@@ -90,13 +91,22 @@ bool has_short_rows(const ElementwiseLaunch &launch) noexcept {
     return launch.ndim > 1 && launch.shape[launch.ndim - 1] <= kShortRow;
 }
 
-// Whether a loop is better given a block of some operand.
+// Whether a loop is better given blocks. To pack a second operand, or to spread results, costs most of what is
+// saved, but for shifts.
 bool packs_any(const ElementwiseLaunch &launch, const BlockLoop &loop) noexcept {
-    for (int i = 1; i < launch.num_operands; ++i) {
+    int apart = 0;
+    bool has_value = false;
+    for (int i = 0; i < launch.num_operands; ++i) {
         const std::int64_t step = launch.immediate[i] ? 0 : launch.strides[i][launch.ndim - 1];
-        if (step == 0 ? loop.packs_values : step != 1 && loop.packs_operands) return true;
+        if (step == 0)
+            has_value = true;
+        else if (step != 1)
+            ++apart;
     }
-    return false;
+    if (apart == 0) return has_value && loop.packs_values;
+    const bool is_shift = launch.op == Op::bitwise_left_shift || launch.op == Op::bitwise_right_shift;
+    return loop.packs_operands && (apart == 1 || is_shift) &&
+           (launch.strides[0][launch.ndim - 1] == 1 || is_shift);
 }
 
 void run_in_order(const ElementwiseLaunch &launch) noexcept {
@@ -114,8 +124,8 @@ void run_in_order(const ElementwiseLaunch &launch) noexcept {
         const ElementType type = stored_type(launch);
         const BlockLoop in_blocks{loop, prefers_packed(launch.op, type), prefers_packed_values(launch.op, type),
                                   true};
-        const bool packs =
-            launch.count >= kFewElements && (packs_any(launch, in_blocks) || has_short_rows(launch));
+        const bool packs = (launch.count >= kFewPacked && packs_any(launch, in_blocks)) ||
+                           (launch.count >= kFewElements && has_short_rows(launch));
         parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
             if (packs)
                 run_in_blocks(launch, type, in_blocks, begin, end);

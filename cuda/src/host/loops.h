@@ -29,7 +29,7 @@ constexpr bool prefers_packed(Op op, ElementType type) noexcept {
     if (type == ElementType::float16) return false;
     switch (op) {
         case Op::maximum:
-        case Op::minimum:
+        case Op::minimum: return size_of(type) <= 2 || type == ElementType::float32;
         case Op::bitwise_left_shift:
         case Op::bitwise_right_shift: return size_of(type) <= 4;
         case Op::multiply: return size_of(type) <= 4 && !is_floating(type);
@@ -40,7 +40,6 @@ constexpr bool prefers_packed(Op op, ElementType type) noexcept {
         case Op::bitwise_xor:
         case Op::bitwise_invert:
         case Op::abs:
-        case Op::negative:
         case Op::sign:
         case Op::square: return size_of(type) <= 2;
         default: return (is_comparison(op) && size_of(type) <= 4) || (is_logical(op) && is_integer(type));

@@ -140,6 +140,7 @@ template <Op op, typename T>
                                                     : kBlock;
     alignas(64) T elements[kMost];
     const std::int64_t length = kJoinsElements && loop.function == nullptr ? kLongBlock : kMost;
+    constexpr bool kInAnyOrder = op != Op::argmax && op != Op::argmin;
     A waiting[kLevels];  // of 1, 2, 4, ... blocks, where `blocks` has a bit
     std::uint64_t blocks = 0;
     for (std::int64_t at = begin; at < end;) {
@@ -179,8 +180,7 @@ template <Op op, typename T>
             walk.advance(n);
             at += n;
         } else {
-            n = gather < op != Op::argmax &&
-                op != Op::argmin > (launch, walk, base, elements, std::min(most, end - at));
+            n = gather<kInAnyOrder>(launch, walk, base, elements, std::min(most, end - at));
             at += n;
         }
         if constexpr (kJoinsElements)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "formulas/reducers.cuh"
@@ -33,9 +34,10 @@ struct Walk {
     }
     std::int64_t run() const noexcept { return ndim_ == 0 ? 1 : shape_[ndim_ - 1] - index_[ndim_ - 1]; }
     std::int64_t stride() const noexcept { return ndim_ == 0 ? 0 : strides_[ndim_ - 1]; }
+    bool has_rows() const noexcept { return ndim_ > 1; }
     // Rows along the fastest dimension from this place on, if it is the first of one, and the step to the next.
     std::int64_t rows() const noexcept {
-        return ndim_ < 2 || index_[ndim_ - 1] != 0 ? 0 : shape_[ndim_ - 2] - index_[ndim_ - 2];
+        return !has_rows() || index_[ndim_ - 1] != 0 ? 0 : shape_[ndim_ - 2] - index_[ndim_ - 2];
     }
     std::int64_t row_stride() const noexcept { return strides_[ndim_ - 2]; }
     void advance(std::int64_t n) noexcept { advance(ndim_ - 1, n); }
@@ -148,17 +150,21 @@ void load_elements(const ReduceLaunch &launch, const char *from, std::int64_t st
     loading_cast<T>(launch.type)(from, stride, to, 1, n);
 }
 
-// Packs n elements, each converted to `size` bytes. In any order: the columns of short rows, of which there are
-// fewer.
+// Packs n elements, each converted to `size` bytes. In any order: short rows that lie close together by columns,
+// which are fewer and longer. Each column reads the cache lines of its rows again; of rows far apart these may
+// compete for a few places in the cache.
 template <bool kInAnyOrder>
 void pack(const ReduceLaunch &launch, Walk &walk, std::int64_t base, const Cast cast, void *to, int size,
           std::int64_t n) noexcept {
     constexpr std::int64_t kShortRow = 16;
+    constexpr std::int64_t kCloseBytes = 256;
+    const bool by_columns =
+        kInAnyOrder && walk.has_rows() && std::abs(walk.row_stride()) * size_of(launch.type) <= kCloseBytes;
     auto *packed = static_cast<char *>(to);
     for (std::int64_t i = 0; i < n;) {
         const std::int64_t run = std::min(walk.run(), n - i);
         const char *from = element_at(launch, base + walk.offset);
-        const std::int64_t rows = kInAnyOrder && run < kShortRow ? std::min(walk.rows(), (n - i) / run) : 0;
+        const std::int64_t rows = by_columns && run < kShortRow ? std::min(walk.rows(), (n - i) / run) : 0;
         if (rows > run) {
             const std::int64_t step = walk.stride() * size_of(launch.type);
             for (std::int64_t j = 0; j < run; ++j)
