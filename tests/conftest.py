@@ -30,6 +30,8 @@ SANITIZED = os.environ.get("CUKERN_TEST_SANITIZED") == "1"  # freed memory may b
 
 
 os.environ["CUKERN_PLACEMENT"] = "device"  # so that arrays of the host reach its kernels, here and in processes
+# Before JAX is imported by any test: it would take most of the GPU's memory, which processes side by side share.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def has_gpu() -> bool:

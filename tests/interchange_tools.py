@@ -16,9 +16,6 @@ from dlpack_tools import DTYPES, Reading
 
 import cukern
 
-# Before JAX is imported: it would take most of the GPU's memory.
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-
 VALUES = np.arange(12, dtype=np.float32).reshape(3, 4)
 COMPUTED = ["float32", "float64", "int32", "int64"]  # the element types that every library computes with
 EXCHANGED = [*DTYPES, "bfloat16"]  # and those that arrays have

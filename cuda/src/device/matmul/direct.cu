@@ -6,7 +6,8 @@
 // matmul_direct_kernel: float64, on tensor cores. A block computes a tile of c of 16 rows; its warps share k, and
 //   at the end all threads add up the warps' sums in shared memory. A lane loads two neighbours along k, in the
 //   order in which memory has them: the instruction's k 0 to 7 are the lanes' first elements, then their second
-//   ones.
+//   ones. Longer sums are limited by what the L2 cache delivers: a tile of 16 x 32 reads three quarters of what
+//   two of 16 x 16 do.
 // matmul_elements_kernel: float32. A thread computes an element of c, with all of k or kDepth of it at a time.
 //
 // Limited by latency; of larger products by how often an element is loaded, once for 8 or 16 products.
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "device/launch_kernel.h"
 #include "device/matmul/operands.cuh"
@@ -40,13 +42,6 @@ struct Direct {
     static constexpr int kSlices = slices;
     static constexpr int kMostWarps = warps;
     static constexpr int kSums = 4 * blocks;  // of a lane
-
-    // Two elements at neighbouring places along k, of which so many are left; 0 beyond them.
-    __device__ __forceinline__ static void load_pair(const double *from, std::int64_t step, int left, double *x,
-                                                     double *y) {
-        *x = left > 0 ? *from : 0;
-        *y = left > 1 ? from[step] : 0;
-    }
 };
 
 namespace {
@@ -67,11 +62,56 @@ struct DirectParams {
     }
 };
 
-// On an H100 the first is the fastest up to 128 x 128 x 128, the second above it.
+// On an H100 the first is the fastest up to 160 x 160 x 160, the second above it.
 using SmallTiles = Direct<1, 4, 4>;
-using WideTiles = Direct<2, 1, 8>;
+using WideTiles = Direct<4, 1, 8>;
 
+// What a lane loads of an operand in a slice of 8 along k: of its rows +0, +8 and so on (of b: columns) two
+// neighbours along k. Which of its strides is 1 is known to the compiler, so that two of them, or all of a k, are
+// constants away from one address.
+template <int rows, bool is_deep>
+class PairLoader {
+public:
+    // `step`: along k, from a slice to the warp's next one.
+    __device__ __forceinline__ void start(const Operand<double> &operand, std::int64_t product, std::int64_t row,
+                                          int k, int step) {
+        const std::int64_t stride = is_deep ? operand.row : operand.depth;
+        const double *const first =
+            operand.data + product * operand.batch + (is_deep ? row * stride + k : row + k * stride);
+#pragma unroll
+        for (int i = 0; i < kAddresses; ++i) at_[i] = first + i * (is_deep ? 8 * stride : stride);
+        step_ = is_deep ? step : step * stride;
+#pragma unroll
+        for (int i = 0; i < rows; ++i) is_inside_[i] = row + 8 * i < operand.rows;
+    }
+
+    // So many elements along k are left from the lane's first one on. What lies beyond them, or beyond the rows,
+    // is 0.
+    __device__ __forceinline__ void load_next(int left, double (&pairs)[rows][2]) {
+#pragma unroll
+        for (int i = 0; i < rows; ++i) {
+            pairs[i][0] = is_inside_[i] && left > 0 ? (is_deep ? at_[i][0] : at_[0][8 * i]) : 0;
+            pairs[i][1] = is_inside_[i] && left > 1 ? (is_deep ? at_[i][1] : at_[1][8 * i]) : 0;
+        }
+#pragma unroll
+        for (int i = 0; i < kAddresses; ++i) at_[i] += step_;
+    }
+
+private:
+    static constexpr int kAddresses = is_deep ? rows : 2;
+    const double *at_[kAddresses];
+    std::int64_t step_;
+    bool is_inside_[rows];
+};
+
+// What a lane holds of a warp's slices.
 template <typename D>
+struct Slices {
+    double a[D::kSlices][2][2];
+    double b[D::kSlices][D::kBlocks][2];
+};
+
+template <typename D, bool is_a_deep, bool is_b_deep>
 __global__ void __launch_bounds__(D::kMostWarps * 32)
     matmul_direct_kernel(const __grid_constant__ DirectParams<double> p) {
     if constexpr (kIsCompiled) {
@@ -80,36 +120,42 @@ __global__ void __launch_bounds__(D::kMostWarps * 32)
         const int warp = static_cast<int>(threadIdx.x) / 32;
         const int warps = static_cast<int>(blockDim.x) / 32;
         const TilePlace place = place_of(p.schedule, static_cast<int>(blockIdx.x));
-        const std::int64_t row = place.row + lane / 4;  // of c, and of the lane's elements of a
-        const std::int64_t column = place.column + lane / 4;
         const int step = 8 * warps;
-        int left = p.k - 8 * warp - lane % 4 * 2;  // of k, from the lane's next pair on
-        const double *a = p.a.data + place.product * p.a.batch + row * p.a.row + (p.k - left) * p.a.depth;
-        const double *b = p.b.data + place.product * p.b.batch + column * p.b.row + (p.k - left) * p.b.depth;
-        const bool has_row[] = {row < p.a.rows, row + 8 < p.a.rows};
+        const int first = 8 * warp + lane % 4 * 2;
+        PairLoader<2, is_a_deep> a;
+        PairLoader<D::kBlocks, is_b_deep> b;
+        a.start(p.a, place.product, place.row + lane / 4, first, step);
+        b.start(p.b, place.product, place.column + lane / 4, first, step);
+        int left = p.k - first;
+        const auto load = [&](Slices<D> &slices) {
+#pragma unroll
+            for (int s = 0; s < D::kSlices; ++s, left -= step) {
+                a.load_next(left, slices.a[s]);
+                b.load_next(left, slices.b[s]);
+            }
+        };
         double sum[D::kBlocks][4] = {};
-        for (int begin = 8 * warp; begin < p.k; begin += step * D::kSlices) {
-            double x[D::kSlices][4];
-            double y[D::kSlices][D::kBlocks][2];
+        const auto multiply = [&](const Slices<D> &slices) {
 #pragma unroll
             for (int s = 0; s < D::kSlices; ++s) {
+                const auto &pairs = slices.a[s];
+                const double x[] = {pairs[0][0], pairs[1][0], pairs[0][1], pairs[1][1]};
 #pragma unroll
-                for (int half = 0; half < 2; ++half)
-                    D::load_pair(a + half * 8 * p.a.row, p.a.depth, has_row[half] ? left : 0, &x[s][half],
-                                 &x[s][2 + half]);
-#pragma unroll
-                for (int j = 0; j < D::kBlocks; ++j)
-                    D::load_pair(b + j * 8 * p.b.row, p.b.depth, column + j * 8 < p.b.rows ? left : 0, &y[s][j][0],
-                                 &y[s][j][1]);
-                left -= step;
-                a += step * p.a.depth;
-                b += step * p.b.depth;
+                for (int j = 0; j < D::kBlocks; ++j) multiply_on_tensor_cores(x, slices.b[s][j], sum[j]);
             }
-#pragma unroll
-            for (int s = 0; s < D::kSlices; ++s)
-#pragma unroll
-                for (int j = 0; j < D::kBlocks; ++j) multiply_on_tensor_cores(x[s], y[s][j], sum[j]);
-        }
+        };
+        // The next slices are on their way while these are multiplied.
+        int begin = 8 * warp;
+        const auto multiply_and_load = [&](const Slices<D> &now, Slices<D> &next) {
+            begin += step * D::kSlices;
+            if (begin < p.k) load(next);
+            multiply(now);
+            return begin < p.k;
+        };
+        Slices<D> even;
+        Slices<D> odd;
+        load(even);
+        while (multiply_and_load(even, odd) && multiply_and_load(odd, even));
 #pragma unroll
         for (int i = 0; i < D::kSums; ++i) shared[(warp * D::kSums + i) * 32 + lane] = sum[i / 4][i % 4];
         __syncthreads();
@@ -173,23 +219,37 @@ cudaError_t launch_tiles(const MatmulLaunch &launch, cudaStream_t stream) noexce
     DirectParams<double> p = params_of<double>(launch, D::kRows, D::kColumns);
     const auto warps = static_cast<unsigned>(std::min<std::int64_t>(D::kMostWarps, divided_up(launch.k, 8)));
     DirectParams<double>::tell_places(launch.prepared);
-    return launch_kernel<matmul_direct_kernel<D>>(static_cast<unsigned>(p.schedule.blocks), 32 * warps, stream, p,
-                                                  launch.prepared);
+    const auto launch_form = [&](auto is_a_deep, auto is_b_deep) {
+        return launch_kernel<matmul_direct_kernel<D, is_a_deep.value, is_b_deep.value>>(
+            static_cast<unsigned>(p.schedule.blocks), 32 * warps, stream, p, launch.prepared);
+    };
+    using Yes = std::true_type;
+    using No = std::false_type;
+    if (launch.a_transposed) return launch.b_transposed ? launch_form(No(), Yes()) : launch_form(No(), No());
+    return launch.b_transposed ? launch_form(Yes(), Yes()) : launch_form(Yes(), No());
 }
 
-// Microseconds, as measured on an H100: to start, for each further time that a warp loads, and for so many tiles.
-double time_of_tiles(const MatmulLaunch &launch, int columns, int depth, double of_work) noexcept {
+// What a kernel takes in microseconds: to start, for each further time that a warp loads, for a tile, and for each
+// element along k of a tile beyond those that run at once.
+struct Cost {
+    double start, load, tile, element, tiles_at_once;
+};
+
+template <typename D>
+double time_of_tiles(const MatmulLaunch &launch, const Cost &cost) noexcept {
     const auto tiles =
-        static_cast<double>(divided_up(launch.m, 16) * divided_up(launch.n, columns) * launch.batch);
-    const auto loads = static_cast<double>(divided_up(launch.k, depth));
-    return 1.7 + 0.55 * (loads - 1) + of_work * tiles * static_cast<double>(launch.k);
+        static_cast<double>(divided_up(launch.m, D::kRows) * divided_up(launch.n, D::kColumns) * launch.batch);
+    const auto loads = static_cast<double>(divided_up(launch.k, 8 * D::kSlices * D::kMostWarps));
+    return cost.start + cost.load * (loads - 1) + cost.tile * tiles +
+           cost.element * static_cast<double>(launch.k) * std::max(0.0, tiles - cost.tiles_at_once);
 }
 
+// Fitted to 27 products on an H100, which has 132 multiprocessors.
 double time_of_small_tiles(const MatmulLaunch &launch) noexcept {
-    return time_of_tiles(launch, SmallTiles::kColumns, 8 * SmallTiles::kSlices * SmallTiles::kMostWarps, 28e-6);
+    return time_of_tiles<SmallTiles>(launch, {1.7, 0.5, 1.3e-3, 22e-6, 0});
 }
 double time_of_wide_tiles(const MatmulLaunch &launch) noexcept {
-    return time_of_tiles(launch, WideTiles::kColumns, 8 * WideTiles::kMostWarps, 24e-6);
+    return time_of_tiles<WideTiles>(launch, {2.4, 0.42, 4e-3, 80e-6, 132});
 }
 
 }  // namespace
