@@ -54,11 +54,11 @@ struct DirectParams {
     int k;
 
     // Where a kept launch gets new addresses.
-    static void tell_places(PreparedKernel *prepared) noexcept {
+    static void tell_places(PreparedKernel *prepared, bool is_transposed) noexcept {
         if (prepared == nullptr) return;
         prepared->places[0] = offsetof(DirectParams, c) + offsetof(Result<T>, data);
-        prepared->places[1] = offsetof(DirectParams, a) + offsetof(Operand<T>, data);
-        prepared->places[2] = offsetof(DirectParams, b) + offsetof(Operand<T>, data);
+        prepared->places[is_transposed ? 2 : 1] = offsetof(DirectParams, a) + offsetof(Operand<T>, data);
+        prepared->places[is_transposed ? 1 : 2] = offsetof(DirectParams, b) + offsetof(Operand<T>, data);
     }
 };
 
@@ -215,17 +215,20 @@ DirectParams<T> params_of(const MatmulLaunch &launch, int rows, int columns) noe
 }
 
 template <typename D>
-cudaError_t launch_tiles(const MatmulLaunch &launch, cudaStream_t stream) noexcept {
+cudaError_t launch_tiles(const MatmulLaunch &asked, cudaStream_t stream) noexcept {
+    // From the other side two transposed operands are as two that are not.
+    const bool is_transposed = asked.a_transposed && asked.b_transposed;
+    const MatmulLaunch launch = is_transposed ? transposed(asked) : asked;
     DirectParams<double> p = params_of<double>(launch, D::kRows, D::kColumns);
     const auto warps = static_cast<unsigned>(std::min<std::int64_t>(D::kMostWarps, divided_up(launch.k, 8)));
-    DirectParams<double>::tell_places(launch.prepared);
+    DirectParams<double>::tell_places(launch.prepared, is_transposed);
     const auto launch_form = [&](auto is_a_deep, auto is_b_deep) {
         return launch_kernel<matmul_direct_kernel<D, is_a_deep.value, is_b_deep.value>>(
             static_cast<unsigned>(p.schedule.blocks), 32 * warps, stream, p, launch.prepared);
     };
     using Yes = std::true_type;
     using No = std::false_type;
-    if (launch.a_transposed) return launch.b_transposed ? launch_form(No(), Yes()) : launch_form(No(), No());
+    if (launch.a_transposed) return launch_form(No(), No());
     return launch.b_transposed ? launch_form(Yes(), Yes()) : launch_form(Yes(), No());
 }
 
@@ -276,7 +279,7 @@ cudaError_t launch_matmul_direct<double>(const MatmulLaunch &launch, cudaStream_
 template <>
 cudaError_t launch_matmul_direct<float>(const MatmulLaunch &launch, cudaStream_t stream) noexcept {
     DirectParams<float> p = params_of<float>(launch, kSide, kSide);
-    DirectParams<float>::tell_places(launch.prepared);
+    DirectParams<float>::tell_places(launch.prepared, false);
     return launch_kernel<matmul_elements_kernel>(static_cast<unsigned>(p.schedule.blocks), kSide * kSide, stream,
                                                  p, launch.prepared);
 }

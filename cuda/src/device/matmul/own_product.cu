@@ -14,19 +14,6 @@
 namespace cukern::cuda {
 namespace {
 
-// c' = b' @ a': the same results, from the other side.
-MatmulLaunch transposed(const MatmulLaunch &launch) noexcept {
-    MatmulLaunch other = launch;
-    std::swap(other.a, other.b);
-    std::swap(other.lda, other.ldb);
-    std::swap(other.m, other.n);
-    std::swap(other.batch_a, other.batch_b);
-    other.a_transposed = !launch.b_transposed;
-    other.b_transposed = !launch.a_transposed;
-    other.c_transposed = !launch.c_transposed;
-    return other;
-}
-
 // Microseconds that a kernel takes: to start; for a tile, once for all that it does but multiply, and for a step;
 // and where tiles are shared, to join their parts, and for each part of a tile. Fitted to what 768 products of
 // float32 and 506 of float64 took on an H100, by each kernel: the choice costs 1 % and 2 % on average. Only which
@@ -202,6 +189,18 @@ constexpr int kMostDevices = 64;
 std::atomic<std::uint64_t> g_chips[kMostDevices];  // 20 bits for each number; 0: not asked for yet
 
 }  // namespace
+
+MatmulLaunch transposed(const MatmulLaunch &launch) noexcept {
+    MatmulLaunch other = launch;
+    std::swap(other.a, other.b);
+    std::swap(other.lda, other.ldb);
+    std::swap(other.m, other.n);
+    std::swap(other.batch_a, other.batch_b);
+    other.a_transposed = !launch.b_transposed;
+    other.b_transposed = !launch.a_transposed;
+    other.c_transposed = !launch.c_transposed;
+    return other;
+}
 
 cudaError_t current_chip(Chip *chip) noexcept {
     int device = 0;

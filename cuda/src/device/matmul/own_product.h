@@ -24,6 +24,9 @@ cudaError_t current_chip(Chip *chip) noexcept;
 std::int64_t own_product_scratch(const MatmulLaunch &launch, const Chip &chip) noexcept;  // in bytes
 cudaError_t launch_own_product(const MatmulLaunch &launch, const Chip &chip, cudaStream_t stream) noexcept;
 
+// c' = b' @ a': the same results, from the other side.
+MatmulLaunch transposed(const MatmulLaunch &launch) noexcept;
+
 // The kernels, each with its schedule. A launch has at most kMostTiles of the smallest tiles.
 template <typename T>
 TileSchedule schedule_tiled(const MatmulLaunch &launch, const Chip &chip) noexcept;
