@@ -42,6 +42,8 @@ def test_results_are_those_of_planned_calls(row: dict, rng: np.random.Generator)
     for dtype in DTYPES:
         count = 2 if row["kind"] == "binary" else 1
         operands = [(rng.integers(0, 9, (3, 5)) / (4 if dtype[0] in "fc" else 1)).astype(dtype) for _ in range(count)]
+        if dtype[0] == "c":
+            operands = [x * (2 - 0.75j) for x in operands]
         forms = [tuple(operands)]
         if count == 2:
             forms += [(operands[0], number) for number in (3, 2.5)] + [(number, operands[0]) for number in (2, 0.5)]
@@ -61,6 +63,30 @@ def test_results_are_those_of_planned_calls(row: dict, rng: np.random.Generator)
             np.testing.assert_array_equal(out, wanted)
             called += 1
     assert called > 0
+
+
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+def test_products_of_complex_numbers_round_each_step(dtype: str, rng: np.random.Generator) -> None:
+    """Of any number of elements, with vectors and what is left of one, and wherever they begin."""
+    for count in [*range(1, 20), 100, 1000, 30000]:
+        memory = rng.normal(size=(2, 4 * count + 8)).astype(dtype[0].replace("c", "f") + str(int(dtype[1:]) // 2))
+        memory[:, rng.integers(0, memory.shape[1], 2)] = np.nan, np.inf
+        begin = int(rng.integers(0, 4))
+        x, y = (row[begin : begin + 2 * count].view(dtype) for row in memory)
+        with np.errstate(all="ignore"):
+            product = x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real
+            square = (x.real - x.imag) * (x.real + x.imag), 2 * (x.real * x.imag)
+            value = x.real * y[0].real - x.imag * y[0].imag, x.real * y[0].imag + x.imag * y[0].real
+        for given, (real, imag) in [
+            (cukern.multiply(x, y), product),
+            (cukern.square(x), square),
+            (cukern.multiply(x, y[0]), value),
+            (cukern.multiply(y[0], x), value),
+            (cukern.multiply(x, np.broadcast_to(y[0], count)), value),
+            (cukern.square(x[::-1])[::-1], square),
+        ]:
+            np.testing.assert_array_equal(given.real, real)
+            np.testing.assert_array_equal(given.imag, imag)
 
 
 @pytest.mark.parametrize(

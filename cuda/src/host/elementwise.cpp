@@ -166,7 +166,12 @@ void run_in_order(const ElementwiseLaunch &launch) noexcept {
 
 }  // namespace
 
-HostLoop elementwise_loop(Op op, ElementType inputs) noexcept { return loop_of(op, inputs); }
+HostLoop elementwise_loop(Op op, ElementType inputs) noexcept {
+    const HostLoop loop = loop_of(op, inputs);
+    const bool is_direct = takes(op, inputs) && compute_type(op, inputs, inputs) == inputs && !is_logical(op) &&
+                           info(op).rule != ResultRule::test;
+    return loop.function == nullptr && is_direct ? HostLoop{find_formula(op, inputs), nullptr} : loop;
+}
 
 void run_elementwise(const ElementwiseLaunch &launch) noexcept {
     if (launch.ndim == 1 || launch.count < kFewElements) return run_in_order(launch);

@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "formulas/evaluate.cuh"
+#include "host/complex_products.h"
 #include "host/kernels.h"
-#include "host/versions.h"
 
 namespace cukern::host {
 
@@ -23,15 +23,6 @@ constexpr bool vectorises(Op op) noexcept {
         std::is_same_v<T, BFloat16> || is_complex<T> || (op == Op::reciprocal && std::is_integral_v<T>);
     const bool is_numpys = !is_ours && op < Op::copy;
     return !is_numpys && !is_function && op != Op::pow && op != Op::floor_divide && op != Op::remainder;
-}
-
-// Runs a loop in the version that pays.
-template <Op op, typename T, typename Loop>
-void run_version(const Loop &loop) noexcept {
-    if constexpr (is_complex<T> && (op == Op::multiply || op == Op::square))
-        run_by_vectors<kNeverFused>(loop);
-    else
-        loop();
 }
 
 // What a loop is given, as NumPy gives it: data and strides in bytes, of out last.
@@ -55,11 +46,11 @@ void compute_run(const Run<op, T> &r, std::int64_t n) noexcept {
     const std::int64_t sa = r.in_stride(0);
     const std::int64_t so = r.out_stride();
     if constexpr (arity(op) == 1) {
-        const auto run_packed = [a, out, n] {
-            for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i]);
-        };
+        if constexpr (is_complex<T> && op == Op::square) {
+            if (so == 1 && sa == 1) return square_complex(a, out, n);
+        }
         if (vectorises<T>(op) && so == 1 && sa == 1)
-            run_version<op, T>(run_packed);
+            for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i]);
         else
             for (std::int64_t i = 0; i < n; ++i) out[i * so] = evaluate<op>(a[i * sa]);
     } else if constexpr (arity(op) == 3) {
@@ -71,12 +62,15 @@ void compute_run(const Run<op, T> &r, std::int64_t n) noexcept {
     } else {
         const T *b = r.in(1);
         const std::int64_t sb = r.in_stride(1);
+        if constexpr (is_complex<T> && op == Op::multiply) {
+            if (so == 1 && sa == 1 && sb == 1) return multiply_complex(a, b, out, n);
+            if (so == 1 && sa == 1 && sb == 0) return scale_complex(a, *b, out, n);
+            if (so == 1 && sa == 0 && sb == 1) return scale_complex(b, *a, out, n);
+        }
         if constexpr (!vectorises<T>(op)) {
             for (std::int64_t i = 0; i < n; ++i) out[i * so] = evaluate<op>(a[i * sa], b[i * sb]);
         } else if (so == 1 && sa == 1 && sb == 1) {
-            run_version<op, T>([a, b, out, n] {
-                for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i], b[i]);
-            });
+            for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i], b[i]);
         } else if (so == 1 && sa == 1 && sb == 0) {
             const T value = *b;
             for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i], value);

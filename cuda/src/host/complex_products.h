@@ -1,0 +1,145 @@
+// Products of packed complex numbers, by vectors that hold real and imaginary parts in turn, as memory does.
+//
+// Idea: (a + bi)(c + di) takes (a, b) * (c, c) and (b, a) * (d, d): the real part is their difference, the
+// imaginary one their sum. Parts only change places within a pair, where a compiler that separates real from
+// imaginary parts moves them across the vector. Each product is rounded, as in the formulas.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "host/versions.h"
+
+namespace cukern::host {
+
+// The elements of a, then of b, at so many places.
+template <int... places, typename Vector>
+[[gnu::always_inline]] inline void pick(const Vector &a, const Vector &b, Vector *picked) noexcept {
+#if defined(__clang__) || __GNUC__ >= 12
+    *picked = __builtin_shufflevector(a, b, places...);
+#else
+    using Place = std::conditional_t<sizeof a[0] == 4, std::int32_t, std::int64_t>;
+    typedef Place Places __attribute__((vector_size(sizeof(Vector))));
+    *picked = __builtin_shuffle(a, b, Places{places...});
+#endif
+}
+
+template <typename Vector, int... i>
+[[gnu::always_inline]] inline void multiply_pairs(const Vector &x, const Vector &y, Vector *product,
+                                                  std::integer_sequence<int, i...>) noexcept {
+    constexpr int kLength = sizeof...(i);
+    Vector turned;
+    Vector real;
+    Vector imag;
+    pick<(i ^ 1)...>(x, x, &turned);
+    pick<(i & ~1)...>(y, y, &real);
+    pick<(i | 1)...>(y, y, &imag);
+    real *= x;
+    imag *= turned;
+    pick<(i % 2 == 0 ? i : kLength + i)...>(real - imag, real + imag, product);
+}
+
+// The real part is (a - b)(a + b), the imaginary one twice a b.
+template <typename Vector, int... i>
+[[gnu::always_inline]] inline void square_pairs(const Vector &x, Vector *square,
+                                                std::integer_sequence<int, i...>) noexcept {
+    constexpr int kLength = sizeof...(i);
+    Vector turned;
+    Vector first;
+    Vector second;
+    pick<(i ^ 1)...>(x, x, &turned);
+    pick<(i % 2 == 0 ? i : kLength + i)...>(x - turned, x, &first);
+    pick<(i % 2 == 0 ? i : kLength + i)...>(x + turned, turned, &second);
+    const Vector factors = {(i % 2 == 0 ? 1 : 2)...};
+    *square = first * second * factors;
+}
+
+// Makes the compiler load a vector once: it would rather load it again for each of its uses.
+template <typename Vector>
+[[gnu::always_inline]] inline void hold(Vector *vector) noexcept {
+#if defined(__x86_64__)
+    asm("" : "+x"(*vector));
+#else
+    static_cast<void>(vector);
+#endif
+}
+
+// Vectors are of so many bytes. `compute` gets one with the index of its first number, and may change it; what is
+// left at the end fills a part of one.
+template <int bytes, typename T, typename Compute>
+[[gnu::always_inline]] inline void for_each_vector(const T *a, T *out, std::int64_t n,
+                                                   const Compute &compute) noexcept {
+    using R = decltype(T::real);
+    typedef R Vector __attribute__((vector_size(bytes)));  // NOLINT(modernize-use-using)
+    constexpr auto kPairs = static_cast<std::int64_t>(bytes / sizeof(T));
+    const auto compute_some = [&](std::int64_t i, std::size_t size) {
+        Vector x{};
+        std::memcpy(&x, a + i, size);
+        hold(&x);
+        compute(&x, i, size);
+        std::memcpy(out + i, &x, size);
+    };
+    std::int64_t i = 0;
+    for (; i + kPairs <= n; i += kPairs) compute_some(i, bytes);
+    if (i < n) compute_some(i, static_cast<std::size_t>(n - i) * sizeof(T));
+}
+
+template <int bytes, typename T>
+using EachPart = std::make_integer_sequence<int, bytes / static_cast<int>(sizeof(T::real))>;
+
+template <int bytes, typename T>
+[[gnu::always_inline]] inline void square_by(const T *a, T *out, std::int64_t n) noexcept {
+    for_each_vector<bytes>(a, out, n,
+                           [](auto *x, std::int64_t, std::size_t) { square_pairs(*x, x, EachPart<bytes, T>()); });
+}
+
+template <int bytes, typename T>
+[[gnu::always_inline]] inline void multiply_by(const T *a, const T *b, T *out, std::int64_t n) noexcept {
+    for_each_vector<bytes>(a, out, n, [b](auto *x, std::int64_t i, std::size_t size) {
+        std::decay_t<decltype(*x)> y{};
+        std::memcpy(&y, b + i, size);
+        hold(&y);
+        multiply_pairs(*x, y, x, EachPart<bytes, T>());
+    });
+}
+
+template <int bytes, typename T>
+[[gnu::always_inline]] inline void scale_by(const T *a, T factor, T *out, std::int64_t n) noexcept {
+    T factors[bytes / sizeof(T)];
+    for (T &copy : factors) copy = factor;
+    for_each_vector<bytes>(a, out, n, [&factors](auto *x, std::int64_t, std::size_t) {
+        std::decay_t<decltype(*x)> y;
+        std::memcpy(&y, factors, bytes);
+        multiply_pairs(*x, y, x, EachPart<bytes, T>());
+    });
+}
+
+// Calls loop(constant of the bytes of a vector).
+template <typename Loop>
+void run_by_pairs(const Loop &loop) noexcept {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") != 0) {
+        run_by_avx2([loop] { loop(std::integral_constant<int, 32>()); });
+        return;
+    }
+#endif
+    loop(std::integral_constant<int, 16>());
+}
+
+template <typename T>
+void square_complex(const T *a, T *out, std::int64_t n) noexcept {
+    run_by_pairs([a, out, n](auto bytes) { square_by<bytes.value>(a, out, n); });
+}
+template <typename T>
+void multiply_complex(const T *a, const T *b, T *out, std::int64_t n) noexcept {
+    run_by_pairs([a, b, out, n](auto bytes) { multiply_by<bytes.value>(a, b, out, n); });
+}
+template <typename T>
+void scale_complex(const T *a, T factor, T *out, std::int64_t n) noexcept {
+    run_by_pairs([a, factor, out, n](auto bytes) { scale_by<bytes.value>(a, factor, out, n); });
+}
+
+}  // namespace cukern::host
