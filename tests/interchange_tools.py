@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
