@@ -57,15 +57,9 @@ template <typename Vector, int... i>
     *square = first * second * factors;
 }
 
-// Makes the compiler load a vector once: it would rather load it again for each of its uses.
-template <typename Vector>
-[[gnu::always_inline]] inline void hold(Vector *vector) noexcept {
-#if defined(__x86_64__)
-    asm("" : "+x"(*vector));
-#else
-    static_cast<void>(vector);
-#endif
-}
+// Between a load of a vector and its uses: the compiler would rather load it again for each of them, which takes
+// twice the time where vectors cross lines of the cache.
+[[gnu::always_inline]] inline void load_no_more() noexcept { asm volatile("" : : : "memory"); }
 
 // Vectors are of so many bytes. `compute` gets one with the index of its first number, and may change it; what is
 // left at the end fills a part of one.
@@ -78,7 +72,7 @@ template <int bytes, typename T, typename Compute>
     const auto compute_some = [&](std::int64_t i, std::size_t size) {
         Vector x{};
         std::memcpy(&x, a + i, size);
-        hold(&x);
+        load_no_more();
         compute(&x, i, size);
         std::memcpy(out + i, &x, size);
     };
@@ -101,7 +95,7 @@ template <int bytes, typename T>
     for_each_vector<bytes>(a, out, n, [b](auto *x, std::int64_t i, std::size_t size) {
         std::decay_t<decltype(*x)> y{};
         std::memcpy(&y, b + i, size);
-        hold(&y);
+        load_no_more();
         multiply_pairs(*x, y, x, EachPart<bytes, T>());
     });
 }

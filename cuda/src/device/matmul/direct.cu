@@ -1,7 +1,8 @@
 // The product of the smallest matrices, of float32 and float64.
 //
 // Idea: what such a product takes is the time to start, to reach memory once, and to store. So threads load what
-// they multiply straight into registers, all of it at once, without stages in shared memory and waits for them.
+// they multiply straight into registers, as much as they hold at once, without stages in shared memory and waits
+// for them.
 //
 // matmul_direct_kernel: float64, on tensor cores. A block computes a tile of c of 16 rows; its warps share k, and
 //   at the end all threads add up the warps' sums in shared memory. A lane loads two neighbours along k, in the
@@ -10,7 +11,7 @@
 //   two of 16 x 16 do.
 // matmul_elements_kernel: float32. A thread computes an element of c, with all of k or kDepth of it at a time.
 //
-// Limited by latency; of larger products by how often an element is loaded, once for 8 or 16 products.
+// Limited by latency; of larger products by how often an element is loaded, once for 8 to 32 products.
 
 #include <algorithm>
 #include <cstddef>
@@ -214,11 +215,14 @@ DirectParams<T> params_of(const MatmulLaunch &launch, int rows, int columns) noe
     return {schedule, operand_a<T>(launch), operand_b<T>(launch), result_of<T>(launch), k};
 }
 
+// From the other side two transposed operands are as two that are not.
+bool is_from_other_side(const MatmulLaunch &launch) noexcept { return launch.a_transposed && launch.b_transposed; }
+MatmulLaunch from_its_side(const MatmulLaunch &launch) noexcept {
+    return is_from_other_side(launch) ? transposed(launch) : launch;
+}
+
 template <typename D>
-cudaError_t launch_tiles(const MatmulLaunch &asked, cudaStream_t stream) noexcept {
-    // From the other side two transposed operands are as two that are not.
-    const bool is_transposed = asked.a_transposed && asked.b_transposed;
-    const MatmulLaunch launch = is_transposed ? transposed(asked) : asked;
+cudaError_t launch_tiles(const MatmulLaunch &launch, bool is_transposed, cudaStream_t stream) noexcept {
     DirectParams<double> p = params_of<double>(launch, D::kRows, D::kColumns);
     const auto warps = static_cast<unsigned>(std::min<std::int64_t>(D::kMostWarps, divided_up(launch.k, 8)));
     DirectParams<double>::tell_places(launch.prepared, is_transposed);
@@ -259,7 +263,8 @@ double time_of_wide_tiles(const MatmulLaunch &launch) noexcept {
 
 template <>
 double time_of_direct<double>(const MatmulLaunch &launch) noexcept {
-    return std::min(time_of_small_tiles(launch), time_of_wide_tiles(launch));
+    const MatmulLaunch side = from_its_side(launch);
+    return std::min(time_of_small_tiles(side), time_of_wide_tiles(side));
 }
 
 template <>
@@ -272,8 +277,11 @@ double time_of_direct<float>(const MatmulLaunch &launch) noexcept {
 
 template <>
 cudaError_t launch_matmul_direct<double>(const MatmulLaunch &launch, cudaStream_t stream) noexcept {
-    return time_of_small_tiles(launch) <= time_of_wide_tiles(launch) ? launch_tiles<SmallTiles>(launch, stream)
-                                                                     : launch_tiles<WideTiles>(launch, stream);
+    const MatmulLaunch side = from_its_side(launch);
+    const bool is_transposed = is_from_other_side(launch);
+    return time_of_small_tiles(side) <= time_of_wide_tiles(side)
+               ? launch_tiles<SmallTiles>(side, is_transposed, stream)
+               : launch_tiles<WideTiles>(side, is_transposed, stream);
 }
 
 template <>
