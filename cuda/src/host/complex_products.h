@@ -15,54 +15,60 @@
 
 namespace cukern::host {
 
-// The elements of a, then of b, at so many places.
+// The elements at these places, where those of b are counted after those of a.
 template <int... places, typename Vector>
-[[gnu::always_inline]] inline void pick(const Vector &a, const Vector &b, Vector *picked) noexcept {
+[[gnu::always_inline]] inline void shuffle(const Vector &a, const Vector &b, Vector *shuffled) noexcept {
 #if defined(__clang__) || __GNUC__ >= 12
-    *picked = __builtin_shufflevector(a, b, places...);
+    *shuffled = __builtin_shufflevector(a, b, places...);
 #else
     using Place = std::conditional_t<sizeof a[0] == 4, std::int32_t, std::int64_t>;
     typedef Place Places __attribute__((vector_size(sizeof(Vector))));
-    *picked = __builtin_shuffle(a, b, Places{places...});
+    *shuffled = __builtin_shuffle(a, b, Places{places...});
 #endif
+}
+
+// The even elements of a, and the odd ones of b.
+template <typename Vector, int... i>
+[[gnu::always_inline]] inline void blend(const Vector &a, const Vector &b, Vector *blended,
+                                         std::integer_sequence<int, i...>) noexcept {
+    constexpr int kLength = sizeof...(i);
+    shuffle<(i % 2 == 0 ? i : kLength + i)...>(a, b, blended);
 }
 
 template <typename Vector, int... i>
 [[gnu::always_inline]] inline void multiply_pairs(const Vector &x, const Vector &y, Vector *product,
-                                                  std::integer_sequence<int, i...>) noexcept {
-    constexpr int kLength = sizeof...(i);
-    Vector turned;
+                                                  std::integer_sequence<int, i...> each) noexcept {
+    Vector swapped;
     Vector real;
     Vector imag;
-    pick<(i ^ 1)...>(x, x, &turned);
-    pick<(i & ~1)...>(y, y, &real);
-    pick<(i | 1)...>(y, y, &imag);
+    shuffle<(i ^ 1)...>(x, x, &swapped);
+    shuffle<(i & ~1)...>(y, y, &real);
+    shuffle<(i | 1)...>(y, y, &imag);
     real *= x;
-    imag *= turned;
-    pick<(i % 2 == 0 ? i : kLength + i)...>(real - imag, real + imag, product);
+    imag *= swapped;
+    blend(real - imag, real + imag, product, each);
 }
 
 // The real part is (a - b)(a + b), the imaginary one twice a b.
 template <typename Vector, int... i>
 [[gnu::always_inline]] inline void square_pairs(const Vector &x, Vector *square,
-                                                std::integer_sequence<int, i...>) noexcept {
-    constexpr int kLength = sizeof...(i);
-    Vector turned;
+                                                std::integer_sequence<int, i...> each) noexcept {
+    Vector swapped;
     Vector first;
     Vector second;
-    pick<(i ^ 1)...>(x, x, &turned);
-    pick<(i % 2 == 0 ? i : kLength + i)...>(x - turned, x, &first);
-    pick<(i % 2 == 0 ? i : kLength + i)...>(x + turned, turned, &second);
+    shuffle<(i ^ 1)...>(x, x, &swapped);
+    blend(x - swapped, x, &first, each);
+    blend(x + swapped, swapped, &second, each);
     const Vector factors = {(i % 2 == 0 ? 1 : 2)...};
     *square = first * second * factors;
 }
 
-// Between a load of a vector and its uses: the compiler would rather load it again for each of them, which takes
-// twice the time where vectors cross lines of the cache.
-[[gnu::always_inline]] inline void load_no_more() noexcept { asm volatile("" : : : "memory"); }
+// Stands between a load and its uses. Without it the compiler loads a vector again for each use, which takes twice
+// the time where vectors cross cache lines.
+[[gnu::always_inline]] inline void compiler_barrier() noexcept { asm volatile("" : : : "memory"); }
 
-// Vectors are of so many bytes. `compute` gets one with the index of its first number, and may change it; what is
-// left at the end fills a part of one.
+// Calls compute(vector, index of its first number, bytes in use) for each vector of a, and stores what it makes of
+// it. `bytes` is the size of a vector; the last one may be filled in part.
 template <int bytes, typename T, typename Compute>
 [[gnu::always_inline]] inline void for_each_vector(const T *a, T *out, std::int64_t n,
                                                    const Compute &compute) noexcept {
@@ -72,7 +78,7 @@ template <int bytes, typename T, typename Compute>
     const auto compute_some = [&](std::int64_t i, std::size_t size) {
         Vector x{};
         std::memcpy(&x, a + i, size);
-        load_no_more();
+        compiler_barrier();
         compute(&x, i, size);
         std::memcpy(out + i, &x, size);
     };
@@ -95,7 +101,7 @@ template <int bytes, typename T>
     for_each_vector<bytes>(a, out, n, [b](auto *x, std::int64_t i, std::size_t size) {
         std::decay_t<decltype(*x)> y{};
         std::memcpy(&y, b + i, size);
-        load_no_more();
+        compiler_barrier();
         multiply_pairs(*x, y, x, EachPart<bytes, T>());
     });
 }

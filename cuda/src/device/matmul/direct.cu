@@ -215,10 +215,10 @@ DirectParams<T> params_of(const MatmulLaunch &launch, int rows, int columns) noe
     return {schedule, operand_a<T>(launch), operand_b<T>(launch), result_of<T>(launch), k};
 }
 
-// From the other side two transposed operands are as two that are not.
-bool is_from_other_side(const MatmulLaunch &launch) noexcept { return launch.a_transposed && launch.b_transposed; }
-MatmulLaunch from_its_side(const MatmulLaunch &launch) noexcept {
-    return is_from_other_side(launch) ? transposed(launch) : launch;
+// a' @ b' is computed as the transposed product, b @ a, whose operands are not transposed: one kernel less.
+bool runs_transposed(const MatmulLaunch &launch) noexcept { return launch.a_transposed && launch.b_transposed; }
+MatmulLaunch as_run(const MatmulLaunch &launch) noexcept {
+    return runs_transposed(launch) ? transposed(launch) : launch;
 }
 
 template <typename D>
@@ -263,7 +263,7 @@ double time_of_wide_tiles(const MatmulLaunch &launch) noexcept {
 
 template <>
 double time_of_direct<double>(const MatmulLaunch &launch) noexcept {
-    const MatmulLaunch side = from_its_side(launch);
+    const MatmulLaunch side = as_run(launch);
     return std::min(time_of_small_tiles(side), time_of_wide_tiles(side));
 }
 
@@ -277,8 +277,8 @@ double time_of_direct<float>(const MatmulLaunch &launch) noexcept {
 
 template <>
 cudaError_t launch_matmul_direct<double>(const MatmulLaunch &launch, cudaStream_t stream) noexcept {
-    const MatmulLaunch side = from_its_side(launch);
-    const bool is_transposed = is_from_other_side(launch);
+    const MatmulLaunch side = as_run(launch);
+    const bool is_transposed = runs_transposed(launch);
     return time_of_small_tiles(side) <= time_of_wide_tiles(side)
                ? launch_tiles<SmallTiles>(side, is_transposed, stream)
                : launch_tiles<WideTiles>(side, is_transposed, stream);
