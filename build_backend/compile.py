@@ -52,8 +52,9 @@ BY_TYPE = {
 
 
 # With CUKERN_EMULATE_KERNELS=1, of a host-only build: the kernels of these folders, compiled for the processor, take
-# the place of the host back-end's own.
+# the place of the host back-end's own. CUKERN_EMULATION_CXXFLAGS are more flags for their .cu files.
 EMULATION = ROOT / "tests/emulation"
+DEVICE = ROOT / "cuda/src/device"
 # Folders whose host code is loops, or what every small call goes through; of the rest -O2 makes less.
 FAST = (
     "cuda/src/host",
@@ -98,15 +99,14 @@ class Compilation:
 def cuda_sources(with_cuda: bool) -> list[Path]:
     """Return the sources under cuda/; those in cuda/src/device/ are left out of a host-only build."""
     source = ROOT / "cuda/src"
-    device = source / "device"
-    paths = [path for path in source.rglob("*.cpp") if not path.is_relative_to(device)]
+    paths = [path for path in source.rglob("*.cpp") if not path.is_relative_to(DEVICE)]
     if with_cuda:
         paths = [path for path in paths if path.name != "no_cuda.cpp"]
-        paths += [*device.rglob("*.cpp"), *device.rglob("*.cu")]
+        paths += [*DEVICE.rglob("*.cpp"), *DEVICE.rglob("*.cu")]
     elif emulates_kernels():
         paths = [path for path in paths if path.parent != source / "host" or path.name not in REPLACED]
-        paths += [path for folder in EMULATED for path in (device / folder).iterdir() if path.suffix in (".cpp", ".cu")]
-        paths += [device / "launch_by_type.cpp", *EMULATION.glob("*.cpp")]
+        paths += [path for folder in EMULATED for path in (DEVICE / folder).iterdir() if path.suffix in (".cpp", ".cu")]
+        paths += [DEVICE / "launch_by_type.cpp", *EMULATION.glob("*.cpp")]
     # The slowest to compile go first, so that no core waits for one of them at the end.
     return sorted(paths, key=lambda path: (path.suffix != ".cu", "matmul" not in path.parts, str(path)))
 
@@ -130,9 +130,11 @@ def _command(build: Compilation, source: Path, extra: list[str]) -> list[str]:
     includes = [f"-I{ROOT / 'cuda/include'}", f"{'-I' if source.suffix == '.cu' else '-iquote'}{own}"]
     werror = os.environ.get("CUKERN_WERROR") == "1"
     if source.suffix == ".cu" and build.toolkit is None:
-        command = [*build.cxx, "-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-Wno-unknown-pragmas"]
-        command += [f"-I{EMULATION / 'include'}", *includes, "-include", str(EMULATION / "emulation.h"), "-xc++"]
-        return command + os.environ.get("CUKERN_CXXFLAGS", "").split()
+        command = [*build.cxx, "-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-xc++"]
+        command += ["-Wno-unknown-pragmas", "-Wno-psabi"]
+        command += [f"-I{EMULATION / 'include'}", *includes, "-include", str(EMULATION / "emulation.h")]
+        flags = [os.environ.get(name, "") for name in ("CUKERN_CXXFLAGS", "CUKERN_EMULATION_CXXFLAGS")]
+        return command + " ".join(flags).split()
     if source.suffix == ".cu":
         assert build.toolkit is not None
         host = ["-fPIC", "-fvisibility=hidden", "-fno-plt", "-Wall", "-Wextra", "-Wshadow"]
@@ -158,7 +160,8 @@ def _command(build: Compilation, source: Path, extra: list[str]) -> list[str]:
     command = [*build.cxx, "-std=c++17", *levels, "-fPIC", "-fvisibility=hidden", "-fno-plt", *WARNINGS, *includes]
     command += ["-Werror"] if werror else []
     command += ["-isystem", str(build.toolkit.include)] if build.toolkit else []
-    if emulates_kernels() and not source.is_relative_to(ROOT / "ext"):
+    # Only the emulation's own sources get its headers, so that all other objects are shared with builds without it.
+    if build.toolkit is None and any(source.is_relative_to(folder) for folder in (DEVICE, EMULATION)):
         command.append(f"-I{EMULATION / 'include'}")
     # Nothing is thrown through these loops, and there is one of them for each operation and element type, or pair of
     # types.

@@ -61,6 +61,8 @@ def assert_same(actual: np.ndarray, wanted: np.ndarray) -> None:
     assert isinstance(actual, np.ndarray)
     assert actual.dtype == wanted.dtype
     assert actual.shape == wanted.shape
+    if actual.tobytes() == wanted.tobytes():  # nearly always, and in a tenth of the time
+        return
     np.testing.assert_array_equal(actual, wanted)
     if wanted.dtype.kind == "c":
         assert_same(actual.real, wanted.real)

@@ -2,7 +2,9 @@
 
 host          the host back-end, views passed through
 host-staged   the host back-end, through staging's copies
-cuda          the GPU; skipped without one, or failed with CUKERN_REQUIRE_GPU=1
+cuda          the GPU; left out without one, or failed with CUKERN_REQUIRE_GPU=1
+
+Without a GPU pytest ends with status 5, "no tests ran", where all that was chosen needs one.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -47,6 +50,9 @@ def has_gpu() -> bool:
 
 HAS_GPU = has_gpu()
 FINISHED = itertools.count(1)
+NEEDS_GPU = pytest.StashKey[int]()
+OTHER_SHARES = pytest.StashKey[int]()
+SHARE = os.environ.get("CUKERN_TEST_SHARE", "0/1")  # i/n: this run takes the i-th of n shares of each test's cases
 REQUIRE_GPU = os.environ.get("CUKERN_REQUIRE_GPU") == "1"
 
 
@@ -118,19 +124,40 @@ def nothing_left() -> Iterator[None]:
     assert set(ALIVE) <= before
 
 
+@pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    unfit = [] if POOLED else ["pooled"]
-    unfit += ["unsanitized"] if SANITIZED else []
-    left_out = [item for item in items if any(item.get_closest_marker(name) for name in unfit)]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
-    if HAS_GPU or REQUIRE_GPU:
-        return
-    skip = pytest.mark.skip(reason="needs a GPU")
+    """Deselect what does not fit here: skipping a third of the cases one by one takes time, too."""
+
+    def leave_out(unfit: set[pytest.Item]) -> None:
+        if unfit:
+            config.hook.pytest_deselected(items=[item for item in items if item in unfit])
+            items[:] = [item for item in items if item not in unfit]
+
+    def marked(*names: str) -> set[pytest.Item]:
+        return {item for item in items if any(item.get_closest_marker(name) for name in names)}
+
+    leave_out(marked(*([] if POOLED else ["pooled"]), *(["unsanitized"] if SANITIZED else [])))
+    need_gpu = set() if HAS_GPU or REQUIRE_GPU else marked("gpu")
+    leave_out(need_gpu)
+    config.stash[NEEDS_GPU] = len(need_gpu)
+    share, count = map(int, SHARE.split("/"))
+    if not 0 <= share < count:
+        raise pytest.UsageError(f"CUKERN_TEST_SHARE is {SHARE}; expected i/n with i from 0 to n - 1")
+    others = others_share(items, share, count)
+    leave_out(others)
+    config.stash[OTHER_SHARES] = len(others)
+
+
+def others_share(items: list[pytest.Item], share: int, count: int) -> set[pytest.Item]:
+    """Return the cases that are left to the other shares. A test of which some share would get none is in all.
+
+    A case's share follows from its own name, so that processes that collect different cases agree on the others.
+    """
+    tests: dict[str, list[list[pytest.Item]]] = {}
     for item in items:
-        if item.get_closest_marker("gpu"):
-            item.add_marker(skip)
+        shares = tests.setdefault(item.nodeid.partition("[")[0], [[] for _ in range(count)])
+        shares[zlib.crc32(item.nodeid.encode()) % count].append(item)
+    return {item for shares in tests.values() if all(shares) for i in range(count) if i != share for item in shares[i]}
 
 
 def forget_what_is_there() -> None:
@@ -170,6 +197,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     ran = sum(len(terminalreporter.stats.get(kind, [])) for kind in ("passed", "failed", "xfailed", "xpassed"))
     places = "host, host-staged and cuda" if HAS_GPU else "host and host-staged"
     write(f"cukern {cukern.__version__}: {ran} tests ran, on the back-ends {places}")
+    if need_gpu := terminalreporter.config.stash.get(NEEDS_GPU, 0):
+        write(f"{need_gpu} left out: need a GPU")
+    if others := terminalreporter.config.stash.get(OTHER_SHARES, 0):
+        write(f"{others} left to the other shares: CUKERN_TEST_SHARE is {SHARE}")
     reasons = Counter(map(reason_of, terminalreporter.stats.get("skipped", [])))
     for reason, count in reasons.most_common(5):
         write(f"{count} skipped: {reason}")

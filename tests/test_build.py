@@ -134,6 +134,23 @@ def test_depfiles(toolchain: ModuleType) -> None:
     assert compile_module.prerequisites("") == [Path()]
 
 
+def test_an_emulation_shares_objects(toolchain: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but the kernels and what emulates them is compiled as without an emulation."""
+    build = importlib.import_module("compile")
+
+    def commands() -> dict[Path, list[str]]:
+        made = build.Compilation(["g++"], None)
+        return {source: build._command(made, source, []) for source in build.cuda_sources(False)}
+
+    usual = commands()
+    monkeypatch.setenv("CUKERN_EMULATE_KERNELS", "1")
+    emulated = commands()
+    own = {path for path in emulated if path.is_relative_to(build.EMULATION) or path.is_relative_to(build.DEVICE)}
+    assert {path.suffix for path in own} == {".cpp", ".cu"}
+    assert own == emulated.keys() - usual.keys()
+    assert all(emulated[path] == usual[path] for path in emulated.keys() - own)
+
+
 def test_no_nvcc_says_where_it_was_looked_for(toolchain: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_HOME", "/nowhere/cuda")
     with pytest.raises(SystemExit) as error:
