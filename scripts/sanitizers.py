@@ -25,7 +25,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,24 +55,25 @@ ADDRESS_OPTIONS = (
     # Leaks at exit keep the exit status (the two share exitcode), so an error ends the process by a signal.
     "log_path=LOG:print_suppressions=0:detect_leaks=1:abort_on_error=1:handle_abort=0:allocator_may_return_null=1"
 )
+ADDRESS = Sanitizer(
+    flags="-fsanitize=address,undefined",
+    more_flags="-fno-sanitize-recover=undefined",
+    libraries=("libasan.so", "libubsan.so", "libstdc++.so"),
+    environment={
+        "ASAN_OPTIONS": ADDRESS_OPTIONS,
+        "LSAN_OPTIONS": "log_path=LOG:print_suppressions=0:exitcode=0:max_leaks=0",
+        "UBSAN_OPTIONS": "log_path=LOG:print_suppressions=0:print_stacktrace=1:halt_on_error=1:abort_on_error=1",
+    },
+    defects={
+        "overrun": "heap-buffer-overflow",
+        "leak": "detected memory leaks",
+        "overflow": "signed integer overflow",
+    },
+    errors="ERROR: AddressSanitizer|runtime error:",
+    files=(),
+)
 SANITIZERS = {
-    "address": Sanitizer(
-        flags="-fsanitize=address,undefined",
-        more_flags="-fno-sanitize-recover=undefined",
-        libraries=("libasan.so", "libubsan.so", "libstdc++.so"),
-        environment={
-            "ASAN_OPTIONS": ADDRESS_OPTIONS,
-            "LSAN_OPTIONS": "log_path=LOG:print_suppressions=0:exitcode=0:max_leaks=0",
-            "UBSAN_OPTIONS": "log_path=LOG:print_suppressions=0:print_stacktrace=1:halt_on_error=1:abort_on_error=1",
-        },
-        defects={
-            "overrun": "heap-buffer-overflow",
-            "leak": "detected memory leaks",
-            "overflow": "signed integer overflow",
-        },
-        errors="ERROR: AddressSanitizer|runtime error:",
-        files=(),
-    ),
+    "address": ADDRESS,
     "thread": Sanitizer(
         flags="-fsanitize=thread",
         more_flags="",
@@ -101,18 +102,12 @@ SANITIZERS = {
             "test_operands.py",
         ),
     ),
-    # Everything but the .cu files is compiled with address's flags, so that its objects are shared. The .cu files are
-    # checked for addresses and alignment alone: the arithmetic of their formulas is that of the host's loops.
-    "kernels": Sanitizer(
-        flags="-fsanitize=address,undefined",
-        more_flags="-fno-sanitize-recover=undefined",
-        libraries=("libasan.so", "libubsan.so", "libstdc++.so"),
-        environment={
-            "ASAN_OPTIONS": ADDRESS_OPTIONS.replace("detect_leaks=1", "detect_leaks=0"),
-            "UBSAN_OPTIONS": "log_path=LOG:print_suppressions=0:print_stacktrace=1:halt_on_error=1:abort_on_error=1",
-        },
-        defects={"overrun": "heap-buffer-overflow", "overflow": "signed integer overflow"},
-        errors="ERROR: AddressSanitizer|runtime error:",
+    # Everything but the .cu files is compiled as for address, so that its objects are shared. The .cu files are checked
+    # for addresses and alignment alone: the arithmetic of their formulas is that of the host's loops.
+    "kernels": replace(
+        ADDRESS,
+        environment=ADDRESS.environment | {"ASAN_OPTIONS": ADDRESS_OPTIONS.replace("detect_leaks=1", "detect_leaks=0")},
+        defects={defect: message for defect, message in ADDRESS.defects.items() if defect != "leak"},
         files=("test_layouts.py", "test_reductions.py", "test_cumulative.py"),
         left_out=LEFT_OUT + " and not staged",
         build={

@@ -11,7 +11,7 @@ import cukern
 
 TYPES = ["float16", "float32", "float64", "complex64", "complex128"]
 DEPTHS = [256, 4096] if SMALL else [256, 4096, 16384]
-# In a wider type, which is slow: each back-end has the same values.
+# Computed in a wider type, which is slow, and kept: each back-end multiplies the same values.
 PRODUCTS: dict[tuple[str, str, int], np.ndarray] = {}
 pytestmark = pytest.mark.usefixtures("backend")
 

@@ -25,7 +25,7 @@ def test_shares_cover_all_and_each_has_every_test() -> None:
         assert share[-3:] == few
 
 
-def test_a_share_does_not_hang_on_the_other_cases() -> None:
+def test_a_share_does_not_depend_on_the_other_cases() -> None:
     items: list[Any] = [Item(f"tests/test_a.py::test_many[{i}]") for i in range(300)]
     left = others_share(items, 1, 2)
     assert others_share(items[7:], 1, 2) == {item for item in left if item in items[7:]}
