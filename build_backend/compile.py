@@ -75,7 +75,7 @@ SMALL = (
     "ext/module",
     "ext/types",
 )
-LOOPS = [ROOT / f"cuda/src/host/{name}.cpp" for name in ("casts", "formula_loops", "reduce")]
+LOOPS = [ROOT / f"cuda/src/host/{name}.cpp" for name in ("casts", "formula_loops", "narrow_sums", "reduce", "truths")]
 EMULATED = ["elementwise", "reduce", "scan"]
 REPLACED = ["elementwise.cpp", "formula_loops.cpp", "reduce.cpp", "scan.cpp"]
 

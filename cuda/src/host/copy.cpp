@@ -70,9 +70,9 @@ void copy_row(const W *from, std::int64_t from_step, W *to, std::int64_t to_step
                     n * static_cast<std::int64_t>(sizeof(W)));
     else if (to_step == 1 && from_step == 0)
         fill(to, *from, n);
-    else if (to_step == 1 && from_step == -1)
-        run_by_vectors([from, to, n] {
-            for (std::int64_t i = 0; i < n; ++i) to[i] = from[-i];
+    else if (to_step == 1 && from_step == -1 && sizeof(W) <= 8)
+        run_by_vectors([from, to, n] {  // complex numbers as what they lie in, too
+            for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i, from - i, sizeof(W));
         });
     else if (to_step == 1 && from_step == 2 && std::is_integral_v<W>)
         for (std::int64_t i = 0; i < n; ++i) to[i] = from[2 * i];

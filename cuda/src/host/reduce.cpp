@@ -13,22 +13,22 @@
 
 #include "host/costs.h"
 #include "host/kernels.h"
+#include "host/narrow_sums.h"
 #include "host/reduce_columns.h"
+#include "host/reduce_truths.h"
 #include "host/thread_pool.h"
 
 namespace cukern::host {
 namespace {
 
 constexpr int kLevels = 64;
-constexpr std::int64_t kLeastBytes = 32;  // that the C library is given to look at
-constexpr std::int64_t kLeastRun = 8;     // the same where they are all elements of a result
+constexpr std::int64_t kLeastRun = 8;      // elements of a result, all of which a call takes
+constexpr std::int64_t kLeastNarrow = 32;  // integers in a row that are added up where they lie
 constexpr std::int64_t kPiece = 1 << 16;
 constexpr std::int64_t kPieceRows = 256;  // of rows of results beside each other
 constexpr std::int64_t kMostPieces = 256;
 constexpr std::int64_t kMostInRow = 1 << 15;  // of longer ones each thread has a wide part
 constexpr std::int64_t kFewRows = 16;
-constexpr std::int64_t kFewTruths = 128;
-constexpr std::int64_t kPackedBytes = 8192;  // of elements that are packed for a call of another library
 
 // From how many elements in a row on a call without packing pays: it takes 10 to 60 ns.
 template <typename T>
@@ -79,13 +79,27 @@ void join_block(typename F::A sum, typename F::A *waiting, std::uint64_t *blocks
     ++*blocks;
 }
 
-// Results [begin, end) of elements that follow each other in one run, all of it by another library's function.
-// False where there is none.
+// The sum of n integers that lie packed in runs.
+std::uint64_t sum_of_runs(const ReduceLaunch &launch, NarrowSum sum_of, Walk &walk, std::int64_t base,
+                          std::int64_t n) noexcept {
+    std::uint64_t sum = 0;
+    while (n > 0) {
+        const std::int64_t run = std::min(walk.run(), n);
+        sum += sum_of(element_at(launch, base + walk.offset), run);
+        walk.advance(run);
+        n -= run;
+    }
+    return sum;
+}
+
+// Results [begin, end) of elements that follow each other in one run, all of it by one function, another library's
+// but for truths. False where there is none.
 template <Op op, typename T>
 bool reduce_runs(const ReduceLaunch &launch, std::int64_t begin, std::int64_t end) noexcept {
     constexpr ElementType kOwn = ElementTypeOf<T>::value;
     const std::int64_t n = launch.reduced;
-    if (launch.type != kOwn || launch.num_reduced != 1 || n < kLeastRun || n > kLoopBlock) return false;
+    if (launch.num_reduced != 1 || n < kLeastRun || n > kLoopBlock) return false;
+    if (op != Op::any && launch.type != kOwn) return false;
     const std::int64_t stride = launch.reduced_strides[0];
     [[maybe_unused]] Walk walk(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
     [[maybe_unused]] const auto elements = [&] {
@@ -100,6 +114,16 @@ bool reduce_runs(const ReduceLaunch &launch, std::int64_t begin, std::int64_t en
             std::intptr_t index = 0;
             function(const_cast<T *>(elements()), n, &index, nullptr);
             static_cast<std::int64_t *>(launch.out)[i] = index;
+        }
+        return true;
+    } else if constexpr (op == Op::any) {
+        if (stride != 1) return false;
+        const KindsOf among = kinds_of(launch.type);
+        const int size = size_of(launch.type);
+        const Finish finish = finish_of(launch.op, n, launch.correction);
+        for (std::int64_t i = begin; i < end; ++i, walk.advance(1)) {
+            const auto kinds = kinds_of_run(among, launch.op, element_at(launch, walk.offset), size, n);
+            static_cast<Bool *>(launch.out)[i] = Reducer<op, T>::template result<Bool>(kinds, finish);
         }
         return true;
     } else if constexpr (std::is_same_v<typename Reducer<op, T>::A, T>) {
@@ -123,6 +147,7 @@ template <Op op, typename T>
     using F = Reducer<op, T>;
     using A = typename F::A;
     constexpr ElementType kOwn = ElementTypeOf<T>::value;
+    if constexpr (op == Op::any) return kinds_of_range(launch, base, begin, end);
     const bool is_own = launch.type == kOwn;
     Walk walk(launch.reduced_shape, launch.reduced_strides, launch.num_reduced, begin);
     if constexpr (op == Op::argmax || op == Op::argmin) {
@@ -130,14 +155,16 @@ template <Op op, typename T>
         if (function != nullptr && (is_own || launch.reduced >= kLeastRun))
             return place_of<op, T>(launch, function, walk, base, begin, end);
     }
+    if constexpr (op == Op::sum && std::is_integral_v<T>)
+        if (const NarrowSum sum_of = narrow_sum_of(launch.type);
+            sum_of != nullptr && walk.stride() == 1 && walk.run() >= kLeastNarrow)
+            return static_cast<T>(sum_of_runs(launch, sum_of, walk, base, end - begin));
     constexpr bool kJoinsElements = std::is_same_v<A, T>;
     const HostLoop loop = kJoinsElements ? joining_loop<op, T>() : HostLoop{};
     if constexpr (kJoinsElements && (std::is_integral_v<A> || op == Op::max || op == Op::min))
         if (loop.function != nullptr && is_own && walk.run() >= kLeastLoop<T>)
             return joined_in_order(launch, loop, walk, base, end - begin, F::identity());
-    constexpr std::int64_t kMost = op == Op::any    ? kTruthBlock
-                                   : kJoinsElements ? kPackedBytes / sizeof(T)
-                                                    : kBlock;
+    constexpr std::int64_t kMost = kJoinsElements ? kPackedBytes / sizeof(T) : kBlock;
     alignas(64) T elements[kMost];
     const std::int64_t length = kJoinsElements && loop.function == nullptr ? kLongBlock : kMost;
     constexpr bool kInAnyOrder = op != Op::argmax && op != Op::argmin;
@@ -160,34 +187,20 @@ template <Op op, typename T>
                 continue;
             }
         }
-        if constexpr (op == Op::any) {
-            const int size = size_of(launch.type);
-            const bool by_bytes = size == 1 || (launch.op == Op::any && is_integer(launch.type));
-            if (by_bytes && walk.stride() == 1 && n >= kLeastBytes) {
-                n = std::min(n, kLoopBlock);
-                sum = kinds_of_bytes(element_at(launch, base + walk.offset), n * size, launch.op == Op::any);
-                walk.advance(n);
-                at += n;
-                if (is_decided<op>(sum, launch.op)) return sum;
-                join_block<F>(sum, waiting, &blocks);
-                continue;
-            }
-        }
-        const std::int64_t most = op == Op::any && at == begin ? kFewTruths : length;  // which may decide
-        n = std::min(n, most);
-        if (is_own && walk.stride() == 1 && (n >= most / 2 || n == end - at)) {
+        n = std::min(n, length);
+        if (is_own && walk.stride() == 1 && (n >= length / 2 || n == end - at)) {
             block = reinterpret_cast<const T *>(element_at(launch, base + walk.offset));
             walk.advance(n);
             at += n;
         } else {
-            n = gather<kInAnyOrder>(launch, walk, base, elements, std::min(most, end - at));
+            n = gather<kInAnyOrder>(launch, walk, base, elements, std::min(length, end - at));
             at += n;
         }
         if constexpr (kJoinsElements)
             sum = loop.function != nullptr ? joined_by(loop, block, 1, n) : reduce_long_block<op>(block, n, first);
         else
             sum = reduce_block<op>(block, n, first);
-        if (is_decided<op>(sum, launch.op) || at - first == end - begin) return sum;
+        if (at - first == end - begin) return sum;
         join_block<F>(sum, waiting, &blocks);
     }
     A sum = F::identity();
@@ -309,7 +322,7 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
         if constexpr (op == Op::any) {
             if (!in_columns) {  // the first piece may decide, before other threads are woken
                 parts[0] = reduce_range<op, T>(launch, walk.offset, 0, std::min(launch.reduced, kFirstTruths));
-                if (is_decided<op>(parts[0], launch.op)) {
+                if (is_decided(parts[0], launch.op)) {
                     out[i] = F::template result<R>(parts[0], finish);
                     continue;
                 }

@@ -8,15 +8,15 @@
 #include "formulas/reducers.cuh"
 #include "host/casts.h"
 #include "host/loops.h"
+#include "host/truths.h"
 #include "plan/launch.h"
 
 namespace cukern::host {
 
 constexpr std::int64_t kBlock = 128;
-constexpr std::int64_t kLongBlock = 512;        // of elements that are joined by another library's loop
-constexpr std::int64_t kTruthBlock = 2048;      // of truths
-constexpr std::int64_t kLongTruthBytes = 1024;  // in a row, which are compared where they lie
-constexpr std::int64_t kLoopBlock = 1 << 14;    // of those that such a loop takes where they lie
+constexpr std::int64_t kLongBlock = 512;      // of elements that are joined by another library's loop
+constexpr std::int64_t kPackedBytes = 8192;   // of elements that are packed for a call of another library
+constexpr std::int64_t kLoopBlock = 1 << 14;  // of those that such a loop takes where they lie
 
 // Where element `at` of the dimensions lies, and the step to the next along the fastest.
 struct Walk {
@@ -98,40 +98,6 @@ typename F::A variance_of(const T *elements, std::int64_t n) noexcept {
     return all;
 }
 
-// Which kinds of elements there are among them.
-inline std::uint8_t kinds_of(const Bool *elements, std::int64_t n) noexcept {
-    unsigned char nonzero = 0;
-    unsigned char zero = 0;
-    for (std::int64_t i = 0; i < n; ++i) {
-        nonzero |= elements[i].byte;
-        zero |= static_cast<unsigned char>(elements[i].byte == 0 ? 1 : 0);
-    }
-    using F = Reducer<Op::any, Bool>;
-    return static_cast<std::uint8_t>((nonzero != 0 ? F::kNonzero : 0) | (zero != 0 ? F::kZero : 0));
-}
-
-// The same of many bytes of Bools, or of integers of which any() asks, as far as any() or all() needs it: the C
-// library compares and finds them by vectors.
-inline std::uint8_t kinds_of_bytes(const char *bytes, std::int64_t n, bool asks_any) noexcept {
-    using F = Reducer<Op::any, Bool>;
-    const auto length = static_cast<std::size_t>(n);
-    if (!asks_any) return std::memchr(bytes, 0, length) != nullptr ? F::kZero : F::kNonzero;
-    const bool all_zero = bytes[0] == 0 && std::memcmp(bytes, bytes + 1, length - 1) == 0;
-    return all_zero ? F::kZero : F::kNonzero;
-}
-
-// The comparison with zero that tells the truth of elements of a type, or none.
-inline HostLoop truth_loop(ElementType type) noexcept {
-    return type == ElementType::bool_ || kind_of(type) == 'c' ? HostLoop{} : loop_of(Op::not_equal, type);
-}
-
-inline void load_truths(const HostLoop &differs, ElementType type, const char *from, std::int64_t stride, Bool *to,
-                        std::int64_t n) noexcept {
-    alignas(16) static constexpr char kZero[16] = {};
-    const std::int64_t strides[] = {stride, 0};
-    call_loop(differs, {{from, kZero}, strides, 2, static_cast<std::size_t>(size_of(type)), to, 1}, n);
-}
-
 // From an element type to that which is reduced. Any byte but 0 is true to what reads Bools.
 template <typename T>
 Cast loading_cast(ElementType type) noexcept {
@@ -144,9 +110,7 @@ Cast loading_cast(ElementType type) noexcept {
 template <typename T>
 void load_elements(const ReduceLaunch &launch, const char *from, std::int64_t stride, T *to,
                    std::int64_t n) noexcept {
-    if constexpr (std::is_same_v<T, Bool>)
-        if (const HostLoop differs = truth_loop(launch.type); differs.function != nullptr)
-            return load_truths(differs, launch.type, from, stride, to, n);
+    if constexpr (std::is_same_v<T, Bool>) return load_truths(launch.type, from, stride, to, n);
     loading_cast<T>(launch.type)(from, stride, to, 1, n);
 }
 
@@ -182,22 +146,6 @@ void pack(const ReduceLaunch &launch, Walk &walk, std::int64_t base, const Cast 
 // Loads up to n elements, packed; returns how many.
 template <bool kInAnyOrder, typename T>
 std::int64_t gather(const ReduceLaunch &launch, Walk &walk, std::int64_t base, T *to, std::int64_t n) noexcept {
-    if constexpr (std::is_same_v<T, Bool>) {
-        if (const HostLoop differs = truth_loop(launch.type); differs.function != nullptr) {
-            if (const std::int64_t run = std::min(walk.run(), n);
-                run * size_of(launch.type) >= kLongTruthBytes || run == n) {
-                load_truths(differs, launch.type, element_at(launch, base + walk.offset), walk.stride(), to, run);
-                walk.advance(run);
-                return run;
-            }
-            alignas(64) char packed[kTruthBlock * sizeof(std::int64_t)];
-            n = std::min(n, kTruthBlock);
-            pack<kInAnyOrder>(launch, walk, base, cast_of(launch.type, launch.type), packed, size_of(launch.type),
-                              n);
-            load_truths(differs, launch.type, packed, 1, to, n);
-            return n;
-        }
-    }
     pack<kInAnyOrder>(launch, walk, base, loading_cast<T>(launch.type), to, sizeof(T), n);
     return n;
 }
@@ -208,7 +156,6 @@ typename Reducer<op, T>::A reduce_block(const T *elements, std::int64_t n, std::
     using F = Reducer<op, T>;
     using A = typename F::A;
     if constexpr (op == Op::var) return variance_of<F>(elements, n);
-    if constexpr (op == Op::any) return kinds_of(elements, n);
     A sum = F::of(elements[0], first);
     std::int64_t i = 1;
     if constexpr (op == Op::argmax || op == Op::argmin) {
@@ -239,13 +186,10 @@ typename Reducer<op, T>::A reduce_long_block(const T *elements, std::int64_t n, 
     return sum;
 }
 
-// Whether what comes later changes nothing any more: of any and all, which have one kind of partial results.
-template <Op op, typename A>
-constexpr bool is_decided(const A &sum, Op asked) noexcept {
-    if constexpr (op == Op::any)
-        return (sum & (asked == Op::any ? Reducer<op, Bool>::kNonzero : Reducer<op, Bool>::kZero)) != 0;
-    else
-        return false;
+// Whether what comes later changes nothing any more, of what any or all asks.
+constexpr bool is_decided(std::uint8_t kinds, Op asked) noexcept {
+    using F = Reducer<Op::any, Bool>;
+    return (kinds & (asked == Op::any ? F::kNonzero : F::kZero)) != 0;
 }
 
 // The loop of another library that joins partial results, or none.

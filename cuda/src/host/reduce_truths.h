@@ -1,0 +1,54 @@
+// What any and all ask of the elements of a result.
+//
+// Idea: kinds of elements are looked for in parts, the first of which is short, until what is asked is decided.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "host/reduce_block.h"
+#include "host/truths.h"
+
+namespace cukern::host {
+
+constexpr std::int64_t kFewTruths = 128;  // which may decide
+constexpr std::int64_t kTruthBlock = 2048;
+constexpr std::int64_t kLeastTruthBytes = 64;  // in a row, that are looked at where they lie
+
+// Which kinds of packed elements there are, as far as any or all asks.
+inline std::uint8_t kinds_of_run(const KindsOf &among, Op asked, const char *from, int size,
+                                 std::int64_t n) noexcept {
+    std::uint8_t kinds = 0;
+    for (std::int64_t at = 0; at < n && !is_decided(kinds, asked);) {
+        const std::int64_t part = std::min(n - at, at == 0 ? kFewTruths : kTruthBlock);
+        kinds |= among(from + at * size, part);
+        at += part;
+    }
+    return kinds;
+}
+
+// The same of elements [begin, end) of one result. Short rows are packed, and those with steps.
+[[gnu::noinline]] inline std::uint8_t kinds_of_range(const ReduceLaunch &launch, std::int64_t base,
+                                                     std::int64_t begin, std::int64_t end) noexcept {
+    const KindsOf among = kinds_of(launch.type);
+    const Cast copy = cast_of(launch.type, launch.type);
+    const int size = size_of(launch.type);
+    alignas(64) char packed[kPackedBytes];
+    Walk walk(launch.reduced_shape, launch.reduced_strides, launch.num_reduced, begin);
+    std::uint8_t kinds = 0;
+    for (std::int64_t at = begin; at < end && !is_decided(kinds, launch.op);) {
+        std::int64_t n = std::min(walk.run(), end - at);
+        if (walk.stride() == 1 && (n * size >= kLeastTruthBytes || n == end - at)) {
+            kinds |= kinds_of_run(among, launch.op, element_at(launch, base + walk.offset), size, n);
+            walk.advance(n);
+        } else {
+            n = std::min(end - at, at == begin ? kFewTruths : kPackedBytes / size);
+            pack<true>(launch, walk, base, copy, packed, size, n);
+            kinds |= among(packed, n);
+        }
+        at += n;
+    }
+    return kinds;
+}
+
+}  // namespace cukern::host
