@@ -44,9 +44,10 @@ def flops(m: int, n: int, k: int, dtype: torch.dtype) -> float:
     return (8.0 if dtype.is_complex else 2.0) * m * n * k
 
 
-def repeats(operations: float) -> int:
-    """Return how many calls take some 20 ms, at 20 TFLOP/s."""
-    return max(1, min(50, int(0.02 * 20e12 / operations)))
+def repeats(operations: float, dtype: torch.dtype) -> int:
+    """Return how many calls take some 20 ms, at 20 TFLOP/s, or 400 of 16-bit types; small ones fewer."""
+    rate, most = (400e12, 250) if dtype in (torch.float16, torch.bfloat16) else (20e12, 50)
+    return max(1, min(most, int(0.02 * rate / operations)))
 
 
 def random_tensor(shape: tuple[int, ...], dtype: torch.dtype, transposed: bool = False) -> torch.Tensor:
@@ -88,7 +89,7 @@ def beside_torch() -> Iterator[Comparison]:
                 kind="device",
                 work=operations,
                 unit="TFLOP/s",
-                repeat=repeats(operations),
+                repeat=repeats(operations, dtype),
                 bounds={f"torch.{peer.__name__}": 1.0},
             )
             del a, b, out
@@ -131,7 +132,7 @@ def beside_cublas(shapes: list[tuple[int, int, int]], dtype: torch.dtype, bound:
             kind="device",
             work=flops(m, n, k, dtype),
             unit="TFLOP/s",
-            repeat=repeats(flops(m, n, k, dtype)),
+            repeat=repeats(flops(m, n, k, dtype), dtype),
             bounds={} if least is None else {"cukern.matmul_cublas": least},
         )
 

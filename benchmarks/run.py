@@ -20,7 +20,7 @@ import harness  # noqa: E402
 from source_id import source_id  # noqa: E402
 
 PARTS = ["device", "host", "transfers", "calls", "kernels", "elementwise", "reductions"]
-OTHERS = ["products", "small_products", "torch_operations"]  # which run where they are named
+OTHERS = ["products", "small_products", "host_products", "torch_operations"]  # which run where they are named
 
 
 def machine() -> dict[str, Any]:

@@ -73,7 +73,7 @@ def epilogues() -> Iterator[Comparison]:
                     kind="device",
                     work=flops(m, n, k, dtype),
                     unit="TFLOP/s",
-                    repeat=repeats(flops(m, n, k, dtype)),
+                    repeat=repeats(flops(m, n, k, dtype), dtype),
                     bounds={} if what == "bias and relu" else {"torch": 1.0},
                 )
 

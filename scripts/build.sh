@@ -21,7 +21,8 @@ TASK=name ./scripts/build.sh
   lint                 formatters, linters, type checkers
   array_api_tests      the array API standard's own tests on the host back-end; ARRAY_API_TESTS: a checkout of them
   cupy_examples        CuPy's examples of kernels on a GPU, with cukern in its place; CUPY_CHECKOUT: a checkout of CuPy
-  torch_versions       the tests of cukern.torch with the last three versions of torch, or those that are named
+  torch_versions       the tests of cukern.torch with the last three versions of torch, or those that are named;
+                       with --wheel a wheel's, else what is built here
   gpu_report           on a machine with a GPU: docs/gpu-report.md (PARTS=suite,memcheck,racecheck,...)
   cleanup              remove what the tasks made
 

@@ -42,10 +42,11 @@ def check(wheel: Path) -> list[str]:
         wrong += [f"{name} should not be there" for name in names if not name.startswith(("cukern/", "cukern-"))]
         library = archive.extract("cukern/_cukern.abi3.so", folder)
         symbols = {line.split()[-1] for line in run("nm", "-D", "--defined-only", library)}
-        foreign = sorted(name for name in symbols if not name.startswith("cukern_") and name != "PyInit__cukern")
-        wrong += [f"it exports {name}" for name in foreign]
+        exported = sorted(name for name in symbols if not name.startswith("cukern_") and name != "PyInit__cukern")
+        wrong += [f"it exports {name}" for name in exported]
         needed = re.findall(r"\(NEEDED\).*\[(.*)\]", "\n".join(run("readelf", "-d", library)))
-        wrong += [f"it needs {name}" for name in needed if name.startswith(("libcu", "libnv", "libpython"))]
+        foreign = ("libcu", "libnv", "libpython", "libtorch", "libc10")
+        wrong += [f"it needs {name}" for name in needed if name.startswith(foreign)]
     return wrong
 
 

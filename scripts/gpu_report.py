@@ -50,7 +50,7 @@ PARTS = ["suite", *TOOLS, "soak", "bench", "survey"]
 SOAK_SECONDS = 60
 SOAK_PROCESSES = 12
 SURVEY_CASES = 135  # of each of three seeds
-BENCHMARKS = ["device", "host", "transfers", "calls", "kernels", "elementwise", "reductions"]
+BENCHMARKS = ["device", "host", "transfers", "calls", "kernels", "elementwise", "reductions", "torch_operations"]
 ALONE = {
     "test_c_abi",
     "test_leaks",
@@ -98,6 +98,11 @@ KERNEL_TESTS = [
     "test_product_kernels.py::test_results_in_columns[cuda-float64]",
     "test_product_kernels.py::test_small_matrices_amid_nan[cuda-float32-NN]",
     "test_product_kernels.py::test_small_matrices_amid_nan[cuda-float64-TN]",
+    "test_elementwise_kernel.py::TestResults::test_layouts[gpu]",
+    "test_elementwise_kernel.py::TestResults::test_rows_columns_and_windows[gpu]",
+    "test_reduction_kernel.py::TestResults::test_layouts[gpu]",
+    "test_reduction_kernel.py::TestResults::test_indices_and_no_identity[gpu]",
+    "test_fuse.py::TestArguments::test_results[gpu]",
 ]
 FINDING = r"^========= (?:Invalid|Program hit|Error: |Warning: |Uninitialized|Race|Barrier|Potential).*"
 KERNEL_TEMPLATES = [
@@ -299,7 +304,7 @@ def run_sanitizer(tool: str) -> dict[str, Any]:
             parts = [part[key] for part in results]
             result[key] = sum(parts) if isinstance(parts[0], int) else [line for part in parts for line in part]
     else:
-        result = sanitize(tool, pytest(*[f"tests/{test}" for test in KERNEL_TESTS], "-k", "cuda"))
+        result = sanitize(tool, pytest(*[f"tests/{test}" for test in KERNEL_TESTS], "-k", "cuda or gpu"))
         text = result.pop("text")
     result |= {
         "counts": counts(text),

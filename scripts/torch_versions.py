@@ -3,10 +3,12 @@
     python scripts/torch_versions.py                    the newest release of each of the last three minor versions
     python scripts/torch_versions.py --newest 1         of the last one
     python scripts/torch_versions.py 2.9.1 2.4.1        those
+    python scripts/torch_versions.py --wheel wheelhouse/cukern-*.whl
 
-The extension is the one of the Python that runs this. Environments are in build/torch, and are removed once their
-tests have run, since each takes gigabytes; ``--keep`` leaves them. A version that cannot be installed is skipped with
-the installer's last words. Exit status 1 where a test failed, or no version was to be had.
+The extension is that of the source tree, built for the Python that runs this, or the wheel's. Environments are in
+build/torch, and are removed once their tests have run, since each takes gigabytes; ``--keep`` leaves them. A version
+that cannot be installed is skipped with the installer's last words. Exit status 1 where a test failed, or no version
+was to be had.
 """
 
 from __future__ import annotations
@@ -37,14 +39,14 @@ def newest(count: int) -> list[str]:
     return list(found.values())[:count]
 
 
-def install(version: str, folder: Path) -> str | None:
-    """Make an environment with a version of torch; return why it cannot be."""
+def install(version: str, folder: Path, wheel: Path | None) -> str | None:
+    """Make an environment with a version of torch, and cukern from the wheel; return why it cannot be."""
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     done = subprocess.run(
         [
             *[folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"],
-            *[f"torch=={version}", *PACKAGES],
+            *[f"torch=={version}", *PACKAGES, *([str(wheel)] if wheel is not None else [])],
         ],
         capture_output=True,
         text=True,
@@ -53,9 +55,14 @@ def install(version: str, folder: Path) -> str | None:
     return None if done.returncode == 0 else done.stderr.strip().rpartition("\n")[2]
 
 
-def test(folder: Path) -> bool:
+def test(folder: Path, wheel: Path | None) -> bool:
     """Run the tests in an environment; whether they passed."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "CUKERN_BACKEND": "host"}
+    environment = {**os.environ, "PYTHONPATH": "" if wheel is not None else str(ROOT / "python")}
+    environment["CUKERN_BACKEND"] = "host"
+    where = [folder / "bin/python", "-c", "import cukern; print(cukern.__file__)"]
+    package = Path(subprocess.run(where, env=environment, check=True, capture_output=True, text=True).stdout)
+    if not package.is_relative_to(folder if wheel is not None else ROOT / "python"):
+        raise SystemExit(f"cukern is taken from {package}")
     command = [folder / "bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     runs = [subprocess.run([*command, *what], cwd=ROOT, env=environment, check=False) for what in (TESTS, EXAMPLES)]
     return all(run.returncode == 0 for run in runs)
@@ -67,16 +74,17 @@ def main() -> int:
     parser.add_argument(
         "--newest", type=int, default=3, metavar="N", help="so many minor versions, where none is named"
     )
+    parser.add_argument("--wheel", type=Path, help="a wheel of cukern, for what is built in the source tree")
     parser.add_argument("--keep", action="store_true", help="leave the environments in build/torch")
     options = parser.parse_args()
     results: dict[str, str] = {}
     for version in options.versions or newest(options.newest):
         folder = FOLDER / version
-        reason = install(version, folder)
+        reason = install(version, folder, options.wheel)
         if reason is not None:
             results[version] = f"skipped: {reason}"
         else:
-            results[version] = "passed" if test(folder) else "FAILED"
+            results[version] = "passed" if test(folder, options.wheel) else "FAILED"
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
     for version, result in results.items():

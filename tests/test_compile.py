@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import use
+from processes import run_quietly
 
 import cukern
 from cukern import _compile, _cukern
@@ -366,6 +367,41 @@ class TestNvrtc:
         (entry,) = cache.iterdir()
         assert entry.suffix == ".bin"
 
+    def test_many_processes_at_once(self, cache: Path) -> None:
+        code = (
+            f"from cukern import _compile; import hashlib; image = _compile.build({SOURCE!r}, (), (), 9, 0)[0]; "
+            "print(hashlib.sha256(image).hexdigest())"
+        )
+        runs = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(8)]
+        printed = {run.communicate()[0] for run in runs}
+        assert [run.returncode for run in runs] == [0] * 8
+        assert len(printed) == 1
+        (entry,) = cache.iterdir()  # and nothing half-written beside it
+        assert entry.suffix == ".bin"
+
+
+def test_nvrtc_is_opened_where_it_is_needed() -> None:
+    """Neither the import nor a kernel that is not compiled opens it, and without it the message says what brings it."""
+    script = """
+import cukern
+kernel = cukern.RawKernel("__global__ void f() {}", "f")
+cukern.ElementwiseKernel("T x", "T y", "y = x", "same")
+print("nvrtc" in open("/proc/self/maps").read())
+"""
+    assert run_quietly(script) == "False\n"
+    script = """
+import resource
+from cukern import _cukern
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))  # no further file can be opened
+try:
+    _cukern._open_nvrtc("/nonexistent/libnvrtc.so.13")
+except RuntimeError as error:
+    print(error)
+"""
+    message = run_quietly(script)
+    assert "could not be opened; tried /nonexistent/libnvrtc.so.13" in message
+    assert "'pip install cukern[nvrtc]' brings it" in message
+
 
 def test_fatbins_that_are_cut_off() -> None:
     fatbin = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 40) + bytes(40)
@@ -417,6 +453,8 @@ def test_what_a_launch_is_asked_for_is_parsed_first() -> None:
     ]:
         with pytest.raises(error, match=text):
             call()
+    with pytest.raises(RuntimeError, match="graphs need a GPU, and the host back-end is in use"), cukern.capture():
+        pass
     assert repr(kernel) == "<cukern.RawKernel saxpy<float>>"
     assert "over 7 threads" in repr(kernel.over(7))
     assert "of (2, 1, 1) blocks of (8, 4, 1) threads" in repr(kernel[2, (8, 4)])

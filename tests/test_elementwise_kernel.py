@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
+from array import array
 
 import numpy as np
 import pytest
@@ -137,6 +139,43 @@ class TestText:
         assert not Formula("f", "y = sin(x) + n").uses_index
 
 
+LOOPS = [
+    # lengths, strides of the input and the output in elements, element types, addresses: layouts and the loop
+    ([12], [[1], [1]], ("float32", "float32"), (0, 16), (["packed", "packed"], Loop(0, 4))),
+    ([12], [[1], [1]], ("float64", "int8"), (0, 0), (["packed", "packed"], Loop(0, 2))),
+    ([12], [[1], [1]], ("float32", "float32"), (8, 16), (["packed", "packed"], Loop(0, 2))),
+    ([12], [[1], [1]], ("float32", "float32"), (4, 16), (["packed", "packed"], Loop(0, 1))),
+    ([12], [[0], [1]], ("float64", "float32"), (8, 16), (["one", "packed"], Loop(0, 4))),
+    ([12], [[2], [1]], ("float32", "float32"), (0, 0), (["strided", "strided"], Loop(1, 1, "int"))),
+    ([3, 8], [[0, 1], [8, 1]], ("float32", "float32"), (0, 0), (["packed", "packed"], Loop(2, 4, "int"))),
+    ([3, 8], [[16, 1], [8, 1]], ("float16", "float16"), (0, 0), (["packed", "packed"], Loop(2, 8, "int"))),
+    ([3, 8], [[18, 1], [8, 1]], ("float16", "float16"), (0, 0), (["packed", "packed"], Loop(2, 2, "int"))),
+    ([3, 7], [[8, 1], [8, 1]], ("float32", "float32"), (0, 0), (["strided", "strided"], Loop(2, 1, "int"))),
+    ([3, 8], [[1, 0], [8, 1]], ("float32", "float32"), (0, 0), (["same", "packed"], Loop(2, 4, "int"))),
+    ([3, 8], [[1, 3], [8, 1]], ("float32", "float32"), (0, 0), (["strided", "strided"], Loop(2, 1, "int"))),
+    ([3, 8], [[8, 1], [1, 3]], ("float32", "float32"), (0, 0), (["strided", "strided"], Loop(2, 1, "int"))),
+    ([3, 8], [[2**31, 1], [8, 1]], ("int8", "int8"), (0, 0), (["packed", "packed"], Loop(2, 8, "long long"))),
+    ([], [[], []], ("float32", "float32"), (0, 0), (["one", "one"], Loop(0, 1))),
+]
+
+
+@pytest.mark.parametrize(("lengths", "strides", "elements", "addresses", "chosen"), LOOPS)
+def test_the_loop_is_the_widest_that_all_operands_allow(
+    lengths: list[int], strides: list[list[int]], elements: tuple[str, ...], addresses: tuple[int, ...], chosen: object
+) -> None:
+    kernel = cukern.ElementwiseKernel("T x", "U y", "y = x", "same")
+    assert kernel._choose_loop(lengths, strides, elements, addresses, math.prod(lengths)) == chosen
+
+
+def test_reduce_dims_changes_no_result() -> None:
+    """It is taken for calls that are written for CuPy; dimensions are merged either way."""
+    for reduce_dims in (True, False):
+        kernel = cukern.ElementwiseKernel("T x", "T y", "y = x", "same", reduce_dims)
+        assert kernel.reduce_dims is reduce_dims
+        (layouts, loop) = kernel._choose_loop([24], [[1], [1]], ("float32",) * 2, (0, 0), 24)
+        assert (layouts, loop.vector) == (["packed", "packed"], 4)
+
+
 def test_without_a_gpu_it_says_so() -> None:
     use("host")
     kernel = cukern.ElementwiseKernel("T x", "T y", "y = x")
@@ -250,9 +289,9 @@ class TestResults:
         monkeypatch.setattr(kernel, "_call", None)
         monkeypatch.setattr(total, "_call", None)
         for call, wanted in zip(calls[:3] + calls[4:], first, strict=True):
-            for given, array in zip(call(), wanted, strict=True):
+            for given, values in zip(call(), wanted, strict=True):
                 assert isinstance(given, cukern.Array)
-                np.testing.assert_array_equal(cukern.asnumpy(given), array)
+                np.testing.assert_array_equal(cukern.asnumpy(given), values)
         assert kernel(x, x, out, k)[0] is out
         kernel(x, x, x, k)
         assert x.tolist() == [0, 2, 4, 6, 8, 10]
@@ -271,6 +310,14 @@ class TestResults:
                 wanted = np.zeros(n + 8, np.float32)
                 wanted[1 : n + 1] = 2 * base[begin : begin + n]
                 np.testing.assert_array_equal(cukern.asnumpy(out), wanted)
+
+    def test_reduce_dims(self) -> None:
+        x = cukern.asarray(np.arange(24.0).reshape(4, 6))
+        for reduce_dims in (True, False):
+            kernel = cukern.ElementwiseKernel("T x, raw T r", "T y", "y = x + r[i]", "plus", reduce_dims=reduce_dims)
+            np.testing.assert_array_equal(
+                cukern.asnumpy(kernel(x.T, x)), cukern.asnumpy(x).T + cukern.asnumpy(x).reshape(6, 4)
+            )
 
     def test_in_place_and_several_outputs(self) -> None:
         kernel = cukern.ElementwiseKernel("T x", "T y, int32 k", "y += x; k = i", "more", return_tuple=True)
@@ -317,8 +364,55 @@ class TestResults:
         out = np.zeros(5)
         assert kernel(x, out) is out
         assert out.tolist() == [1, 2, 3, 4, 5]
-        with pytest.raises(TypeError, match="some arrays are NumPy's"):
+        with pytest.raises(TypeError, match="some arrays are in host memory and some in device memory"):
             kernel(x, cukern.zeros(5))
+
+    def test_host_arrays_of_each_kind(self) -> None:
+        """As operations take them: what has a buffer gives NumPy's arrays, and outputs are written in place."""
+        kernel = cukern.ElementwiseKernel("T x", "T y", "y = x + 1", "inc")
+        total = cukern.ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0", "total")
+        fused = cukern.fuse(lambda x: (x + 1) * 2)
+        values = array("d", [1, 2, 3])
+        unaligned = np.frombuffer(bytes(1) + values.tobytes(), np.float64, offset=1)
+        for given in (values, memoryview(values), np.array(values)[::-1], unaligned):
+            result = kernel(given)
+            assert type(result) is np.ndarray
+            assert sorted(result.tolist()) == [2, 3, 4]
+            assert type(total(given)) is np.ndarray
+            assert total(given).item() == 6
+            assert sorted(np.asarray(fused(given)).tolist()) == [4, 6, 8]
+        out = array("d", [0, 0, 0])
+        assert kernel(values, out) is out
+        assert out.tolist() == [2, 3, 4]
+        view = memoryview(out)[:1]
+        assert total(values, view, axis=0, keepdims=True) is view
+        assert out.tolist() == [6, 3, 4]
+        with pytest.raises((TypeError, ValueError, BufferError), match=r"read-only|writ"):
+            kernel(values, memoryview(bytes(24)).cast("d"))
+        with pytest.raises(TypeError, match="in host memory and some in device memory"):
+            kernel(values, cukern.zeros(3))
+        with pytest.raises(TypeError, match="list"):
+            kernel([1.0, 2.0])
+
+    def test_pinned_arrays_beside_host_arrays(self) -> None:
+        add = cukern.ElementwiseKernel("T x, T y", "T z", "z = x + y", "add")
+        pinned = cukern.ones(3, memory="pinned")
+        assert cukern.asnumpy(add(np.arange(3.0), pinned)).tolist() == [1, 2, 3]
+        out = cukern.zeros(3, memory="pinned")
+        assert add(np.arange(3.0), pinned, out) is out
+        assert cukern.asnumpy(out).tolist() == [1, 2, 3]
+
+    def test_cpu_tensors(self) -> None:
+        torch = pytest.importorskip("torch")
+        kernel = cukern.ElementwiseKernel("T x", "T y", "y = x + T(1)", "inc")
+        for dtype in (torch.float32, torch.bfloat16):
+            tensor = torch.arange(3.0).to(dtype)
+            result = kernel(tensor)
+            assert isinstance(result, torch.Tensor)
+            assert (result.device.type, result.dtype, result.tolist()) == ("cpu", dtype, [1, 2, 3])
+            out = torch.zeros(3, dtype=dtype)
+            assert kernel(tensor, out) is out
+            assert out.tolist() == [1, 2, 3]
 
     def test_errors(self) -> None:
         kernel = cukern.ElementwiseKernel("float32 x, T y, T z", "T w", "w = x + y + z", "three")

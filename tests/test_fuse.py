@@ -171,6 +171,19 @@ class TestArguments:
         own = cukern.asarray(weights)
         assert same(cukern.fuse(lambda x: own * x + own)(own), own * own + own)
 
+    @pytest.mark.gpu
+    def test_it_is_one_launch(self) -> None:
+        use("cuda")
+        x = cukern.asarray(np.arange(4096.0).reshape(64, 64))
+        for function in (lambda x: cukern.sqrt(x * 2 + 1) - x, lambda x: (x * x + 1).sum(axis=1)):
+            fused = cukern.fuse(function)
+            fused(x)
+            before = cukern.counters()["launches"]
+            fused(x)
+            assert cukern.counters()["launches"] == before + 1
+            fused(x + 1)  # the sum is another
+            assert cukern.counters()["launches"] == before + 3
+
     def test_results(self, formulas_on: str) -> None:
         x = cukern.arange(4.0)
         one = cukern.fuse(lambda x: (x + 1,))(x)

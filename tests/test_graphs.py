@@ -91,6 +91,19 @@ class TestCalls:
             lambda x: cukern.concat([x, x]),
             lambda x: cukern.zeros((0, 3)),
             lambda x: cukern.sum(x) + x[0],
+            lambda x: cukern.argmax(x.reshape(4, -1), axis=1),
+            lambda x: cukern.var(x.reshape(4, -1), axis=0),
+            lambda x: cukern.any(x > 12),
+            lambda x: cukern.cumulative_prod(x.reshape(4, -1), axis=0),
+            lambda x: cukern.atan2(x, 0.5),
+            lambda x: cukern.divmod(x, 3)[1] if hasattr(cukern, "divmod") else cukern.remainder(x, 3),
+            lambda x: cukern.einsum("ij,kj->ik", x.reshape(32, -1), x.reshape(32, -1)),
+            lambda x: cukern.tensordot(x.reshape(4, 8, -1), x.reshape(4, 8, -1), axes=([1], [1])),
+            lambda x: cukern.vecdot(x, x),
+            lambda x: cukern.matmul(x.reshape(32, -1), x.reshape(-1, 32), bias=x[:32], activation="relu"),
+            lambda x: cukern.matmul(x.reshape(32, -1), x.reshape(-1, 32), beta=2.0, c=x[:1024].reshape(32, 32)),
+            lambda x: cukern.matmul(x.reshape(4, 8, -1), x.reshape(4, -1, 8)),
+            lambda x: cukern.matmul(x.astype("int32").reshape(32, -1), x.astype("int32").reshape(-1, 32)),
         ],
     )
     def test_each_kind_of_call(self, call: Callable[[Any], Any]) -> None:
@@ -437,6 +450,28 @@ class TestOtherLibraries:
         graph.launch()
         holds(out, np.full(SIZE, 10))
         del others
+
+    @pytest.mark.parametrize("library", ["cupy", "numba.cuda"])
+    def test_arrays_of_others_are_kept(self, module: cukern.RawModule, library: str) -> None:
+        other = bring(library)
+        make = other.to_device if library == "numba.cuda" else other.asarray
+        x = make(values())
+        alive = weakref.ref(x)
+        out = cukern.zeros(SIZE, dtype="float32")
+        with cukern.capture() as graph:
+            cukern.add(x, 1, out=out)
+            module.get_function("saxpy<float>").over(SIZE)(2.0, x, out, SIZE)
+        del x
+        gc.collect()
+        assert alive() is not None
+        others = [make(np.full(SIZE, -1, np.float32)) for _ in range(8)]
+        graph.launch()
+        holds(out, values() + 1 + 2 * values())
+        del others, graph
+        cukern.synchronize()
+        cukern.zeros(1)  # what waited for events is given up by a later call
+        gc.collect()
+        assert alive() is None
 
     def test_torch_works_on_the_captured_stream(self) -> None:
         torch = bring("torch")

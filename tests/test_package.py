@@ -34,7 +34,7 @@ def test_exported_symbols() -> None:
 def test_needed_libraries() -> None:
     needed = [line.split("[")[1].rstrip("]") for line in tool("readelf", "-d", LIBRARY) if "(NEEDED)" in line]
     assert needed
-    assert [name for name in needed if name.startswith(("libcu", "libnv", "libpython"))] == []
+    assert [name for name in needed if name.startswith(("libcu", "libnv", "libpython", "libtorch", "libc10"))] == []
 
 
 def test_it_is_stripped_and_abi3() -> None:

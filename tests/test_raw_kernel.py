@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib
+import os
 import random
 import re
+import shutil
+import subprocess
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -228,9 +231,53 @@ class TestImages:
             assert (cukern.asnumpy(y) == 7).all()
             with pytest.raises(TypeError, match="argument 2 of 4 is an array of float64"):
                 module.get_function("saxpy")(1, 128, (3.0, x.astype("float64"), y, n))
+            with pytest.raises(TypeError, match="4"):  # arguments
+                module.get_function("saxpy")(1, 128, (3.0, x, y))
+            with pytest.raises(TypeError, match="argument 4 of 4"):
+                module.get_function("saxpy")(1, 128, (3.0, x, y, x))
+            (tmp_path / f"k{i}.ptx").write_bytes(image if isinstance(image, bytes) else image.encode())
+            assert cukern.RawModule(path=str(tmp_path / f"k{i}.ptx")).get_function("nothing")(1, 1, ()) is None
             if i == 0:
                 (tmp_path / "k.cubin").write_bytes(cubin)
                 assert cukern.RawModule(path=str(tmp_path / "k.cubin")).get_function("nothing")(1, 1, ()) is None
+
+    def test_fatbin(self, tmp_path: Path) -> None:
+        nvcc = os.environ.get("CUKERN_NVCC") or shutil.which("nvcc", path=f"{os.environ['PATH']}:/usr/local/cuda/bin")
+        if nvcc is None:
+            pytest.skip("needs nvcc")
+        (tmp_path / "k.cu").write_text(
+            SAXPY.replace(
+                "extern", "template __global__ void saxpy<float>(float, const float *, float *, int);\nextern", 1
+            )
+        )
+        subprocess.run([nvcc, "-fatbin", "-arch=all-major", "k.cu", "-o", "k.fatbin"], cwd=tmp_path, check=True)
+        x, y = cukern.ones(100, dtype="float32"), cukern.zeros(100, dtype="float32")
+        for module in (
+            cukern.RawModule(path=str(tmp_path / "k.fatbin")),
+            cukern.RawModule(code=(tmp_path / "k.fatbin").read_bytes()),
+        ):
+            module.get_function("saxpy")(1, 128, (3.0, x, y, 100))
+            with pytest.raises(TypeError, match="argument 2 of 4 is an array of float64"):
+                module.get_function("saxpy")(1, 128, (3.0, x.astype("float64"), y, 100))
+        assert (cukern.asnumpy(y) == 6).all()
+
+    def test_overloads_by_name_expression(self) -> None:
+        source = "__global__ void f(int *x) { *x = 1; } __global__ void f(float *x) { *x = 2; }"
+        names = ["(void (*)(int *))f", "(void (*)(float *))f"]
+        module = cukern.RawModule(code=source, name_expressions=names)
+        for name, dtype, want in zip(names, ("int32", "float32"), (1, 2), strict=True):
+            x = cukern.zeros(1, dtype=dtype)
+            module.get_function(name)(1, 1, (x,))
+            assert cukern.asnumpy(x).tolist() == [want]
+
+    def test_unchecked(self) -> None:
+        """Types are not looked at, and an address is taken for a pointer."""
+        source = "__global__ void f(const int *x, int *y) { *y = *x; }"
+        x, y = cukern.full(1, 1.0, dtype="float32"), cukern.zeros(1, dtype="int32")
+        with pytest.raises(TypeError):
+            cukern.RawKernel(source, "f")(1, 1, (x, y))
+        cukern.RawKernel(source, "f")(1, 1, (x, y.__cuda_array_interface__["data"][0]), unchecked=True)
+        assert cukern.asnumpy(y).view(np.float32).tolist() == [1.0]
 
     @pytest.mark.provokes_cuda_error
     def test_what_is_no_image(self) -> None:
@@ -282,6 +329,47 @@ class TestOrder:
             cukern.floor_divide(out, 2, out=out)
         assert cukern.asnumpy(out)[0] == 60
 
+    def test_the_stream_that_it_runs_on(self, module: cukern.RawModule) -> None:
+        """The one that is given, else the active one, else that of the first array's library, else the default."""
+        torch = library("torch")
+        spin = module.get_function("spin")
+        out, tensor = cukern.zeros(1, dtype="int32"), torch.zeros(1, dtype=torch.int32, device="cuda")
+        given, active = cukern.Stream(), cukern.Stream()
+        theirs = torch.cuda.Stream()
+        cycles = 100_000_000
+        spin(1, 1, (1, out), stream=given)  # loads it
+
+        def seen(call: Callable[[], None]) -> list[bool]:
+            cukern.synchronize()
+            call()
+            busy = [not given.done, not active.done, not theirs.query(), not torch.cuda.default_stream().query()]
+            cukern.synchronize()
+            return busy
+
+        assert seen(lambda: spin(1, 1, (cycles, out), stream=given)) == [True, False, False, False]
+        assert seen(lambda: spin[1, 1, given](cycles, out)) == [True, False, False, False]
+        with active:
+            assert seen(lambda: spin(1, 1, (cycles, out))) == [False, True, False, False]
+            assert seen(lambda: spin(1, 1, (cycles, out), stream=given)) == [True, False, False, False]
+        assert seen(lambda: spin(1, 1, (cycles, out))) == [False, False, False, True]
+        with torch.cuda.stream(theirs):
+            assert seen(lambda: spin(1, 1, (cycles, tensor))) == [False, False, True, False]
+        assert seen(lambda: spin(1, 1, (cycles, tensor))) == [False, False, False, True]
+        assert (cukern.asnumpy(out).item(), tensor.item()) == (6, 2)
+
+    @pytest.mark.parametrize("name", ["torch", "cupy"])
+    def test_memory_of_others_outlives_the_launch(self, module: cukern.RawModule, name: str) -> None:
+        other = library(name)
+        device = {"device": "cuda"} if name == "torch" else {}
+        spin, stream = module.get_function("spin"), cukern.Stream()
+        for _ in range(20):
+            out = other.zeros(100_000, dtype=other.int32, **device)
+            spin(1, 1, (2_000_000, out), stream=stream)
+            del out
+            later = other.full((100_000,), 7, dtype=other.int32, **device)  # which may get the memory
+            cukern.synchronize()
+            assert (later == 7).all()
+
     def test_memory_outlives_the_launch(self, module: cukern.RawModule) -> None:
         stream = cukern.Stream()
         spin = module.get_function("spin")
@@ -303,6 +391,13 @@ class TestOrder:
             if device > 0:
                 with pytest.raises(ValueError, match="device 0"):
                     shape(3, 4, (out,), stream=cukern.Stream(device=0))
+                x = cukern.zeros(1, dtype="float32", device=0)
+                with cukern.Device(device):
+                    y = cukern.zeros(1, dtype="float32")
+                with pytest.raises(
+                    ValueError, match=r"argument 3 of 4 \(y\) is on device 1, and the launch on device 0"
+                ):
+                    module.get_function("saxpy<float>")(1, 1, (1.0, x, y, 1))
 
     def test_pinned_and_managed_memory(self, module: cukern.RawModule) -> None:
         saxpy = module.get_function("saxpy<float>")
@@ -379,6 +474,24 @@ class TestOtherLibraries:
         assert (cukern.asnumpy(z) == 2).all()
         with pytest.raises(ValueError, match="read-only"):  # its arrays are immutable
             saxpy(4, 256, (2.0, z, numpy.ones(1000, numpy.float32), 1000))
+
+    def test_arrays_of_structures(self) -> None:
+        """Numba has them: they are passed by their address, as all arrays are."""
+        numba_cuda = library("numba.cuda")
+        code = """struct Pair { int a; double b; };
+        __global__ void f(const Pair *pairs, double *out, int n) {
+            for (int i = 0; i < n; ++i) *out += pairs[i].a + pairs[i].b;
+        }
+        __global__ void g(const float *x) {}"""
+        pair = np.dtype([("a", np.int32), ("b", np.float64)], align=True)
+        out = cukern.zeros(1)
+        for host, n in ((np.array([(1, 0.5), (2, 0.25)], pair), 2), (np.array([(3, 0.5)], pair), 1)):
+            cukern.RawKernel(code, "f")(1, 1, (numba_cuda.to_device(host), out, n))
+        assert out.item() == 7.25
+        with pytest.raises(TypeError, match="argument 1 of 1"):
+            cukern.RawKernel(code, "g")(1, 1, (numba_cuda.to_device(host),))
+        with pytest.raises(TypeError, match="element type"):
+            cukern.asnumpy(numba_cuda.to_device(host))
 
     def test_capture_by_torch(self, module: cukern.RawModule) -> None:
         torch = library("torch")

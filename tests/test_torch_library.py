@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,20 +30,71 @@ def test_opcheck(torch: Any, rng: np.random.Generator, row: dict[str, Any], devi
     torch.library.opcheck(with_out, tuple(x.detach() for x in xs), {"out": out})
 
 
-@on_backends
-@pytest.mark.parametrize("name", ["matmul", "add.Scalar", "add.Scalar_Tensor", "where.ScalarOther", "scale", "axpy"])
-def test_opcheck_of_others(torch: Any, rng: np.random.Generator, name: str, device: str) -> None:
-    x = values(torch, rng, (4, 4), torch.float32, device, 0.1).requires_grad_()
-    xs = {
-        "matmul": (x, x.detach().mT),
-        "add.Scalar": (x, 2.0),
-        "add.Scalar_Tensor": (2, x),
-        "where.ScalarOther": (x.detach() > 0.5, x, 0.0),
-        "scale": (x, 3.0),
-        "axpy": (2.0, x, x.detach()),
-    }[name]
+BINARY = [row["name"] for row in ROWS if row["kind"] == "binary"]
+WITH_NUMBERS = [f"{name}.{overload}" for name in BINARY for overload in ("Scalar", "Scalar_Tensor")]
+OTHERS = ["matmul", "where.ScalarOther", "where.ScalarSelf", "scale", "axpy", *WITH_NUMBERS]
+
+
+def overload_of(torch: Any, name: str) -> Any:
     packet, _, overload = name.partition(".")
-    torch.library.opcheck(getattr(getattr(torch.ops.cukern, packet), overload or "default"), xs)
+    return getattr(getattr(torch.ops.cukern, packet), overload or "default")
+
+
+def operands_of(torch: Any, rng: np.random.Generator, name: str, device: str, dtype: Any = None) -> tuple[Any, ...]:
+    """Return operands of an overload that is not of tensors alone; those that may have gradients require them."""
+    packet, _, overload = name.partition(".")
+    row = next((row for row in ROWS if row["name"] == packet), {"types": "any", "kind": "none"})
+    dtype = dtype or usual_type(torch, row)
+    x = values(torch, rng, (4, 4), dtype, device, 0.1)
+    number = 2.5 if dtype.is_floating_point else 2
+    if dtype.is_floating_point:
+        x.requires_grad_()
+    if overload.startswith("Scalar_Tensor"):
+        return (number, x)
+    if overload.startswith("ScalarSelf"):
+        return (x.detach() > 0.5, number, x)
+    if overload.startswith("ScalarOther"):
+        return (x.detach() > 0.5, x, number)
+    if packet in ("matmul", "axpy"):
+        other = x.detach().mT.clone()
+        return (x, other) if packet == "matmul" else (number, x, other)
+    return (x, number)
+
+
+@on_backends
+@pytest.mark.parametrize("name", OTHERS)
+def test_opcheck_of_others(torch: Any, rng: np.random.Generator, name: str, device: str) -> None:
+    xs = operands_of(torch, rng, name, device)
+    torch.library.opcheck(overload_of(torch, name), xs)
+    if name in ("matmul", "scale", "axpy", "add.Scalar", "where.ScalarOther"):
+        with_out = overload_of(torch, f"{name}_out" if "." in name else f"{name}.out")
+        xs = tuple(x.detach() if isinstance(x, torch.Tensor) else x for x in xs)
+        torch.library.opcheck(with_out, xs, {"out": torch.empty_like(overload_of(torch, name)(*xs))})
+
+
+@on_backends
+@pytest.mark.parametrize("name", OTHERS)
+def test_compile_of_others(torch: Any, rng: np.random.Generator, name: str, device: str) -> None:
+    torch.compiler.reset()
+    call = overload_of(torch, name)
+    xs = tuple(x.detach() if isinstance(x, torch.Tensor) else x for x in operands_of(torch, rng, name, device))
+    compiled = torch.compile(lambda *given: call(*given), fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(*xs), call(*xs))
+
+
+@on_backends
+@pytest.mark.parametrize("name", OTHERS)
+def test_gradients_of_others(torch: Any, rng: np.random.Generator, name: str, device: str) -> None:
+    packet = name.partition(".")[0]
+    row = next((row for row in ROWS if row["name"] == packet), {"types": "any", "name": packet})
+    if usual_type(torch, {"kind": "none", **row}).is_floating_point:
+        xs = operands_of(torch, rng, name, device, torch.float64)
+        call = overload_of(torch, name)
+        if call(*xs).requires_grad:
+            torch.autograd.gradcheck(call, xs)
+        else:
+            assert packet not in ("matmul", "where", "scale", "axpy")
+            assert not has_gradient(row), name
 
 
 @on_backends
@@ -199,13 +252,57 @@ def test_nothing_else_imports_torch() -> None:
 def test_the_shim_is_used(torch: Any) -> None:
     import cukern.torch
 
+    hidden = os.environ.get("CUKERN_TORCH_HIDE", "")
     if os.environ.get("CUKERN_TORCH_SHIM") == "0":
         assert cukern.torch.shim_missing == "CUKERN_TORCH_SHIM is 0"
+    elif hidden.startswith("aoti_"):
+        assert cukern.torch.shim_missing == f"torch {torch.__version__} has no {hidden}"
     elif tuple(int(x) for x in torch.__version__.split(".")[:2]) >= (2, 9):
         assert cukern.torch.shim_missing is None
 
 
 def test_all_rows_are_there(torch: Any) -> None:
+    """Each row of the table, with an overload for each form that it has."""
     assert len(ELEMENTWISE) + len(REDUCTIONS) > 70
+    plain = {"default", "out"}
+    forms = {
+        "binary": plain | {"Scalar", "Scalar_out", "Scalar_Tensor", "Scalar_Tensor_out"},
+        "choice": plain | {"ScalarOther", "ScalarOther_out", "ScalarSelf", "ScalarSelf_out"},
+        "axpy": plain | {"Tensor", "Tensor_out"},
+    }
     for row in ROWS:
-        assert getattr(torch.ops.cukern, row["name"]).overloads(), row["name"]
+        overloads = getattr(torch.ops.cukern, row["name"]).overloads()
+        assert set(overloads) == forms.get(row["kind"], plain), row["name"]
+    assert set(torch.ops.cukern.matmul.overloads()) == plain
+
+
+def test_a_call_enters_no_python(torch: Any) -> None:
+    """By the shim: a call runs torch's own `__call__` of an overload, and no other function of Python."""
+    import cukern.torch
+
+    if cukern.torch.shim_missing is not None:
+        pytest.skip(f"needs the shim: {cukern.torch.shim_missing}")
+    x, out = torch.ones(4), torch.empty(4)
+    o = torch.ops.cukern
+    calls = [
+        lambda f=o.floor.default: f(x),
+        lambda f=o.add.out: f(x, x, out=out),
+        lambda f=o.isfinite.default: f(x),
+        lambda f=o.sum.out: f(x, None, False, out=out[0]),
+        lambda f=o.matmul.out: f(x, x, out=out[0]),
+    ]
+    entered = []
+
+    def see(frame: Any, event: str, _: Any) -> None:
+        if event == "call":
+            entered.append((Path(frame.f_code.co_filename).name, frame.f_code.co_name))
+
+    for call in calls:
+        call()
+        entered.clear()
+        sys.setprofile(see)
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+        assert entered == [(Path(__file__).name, "<lambda>"), ("_ops.py", "__call__")]

@@ -456,6 +456,25 @@ def test_promotion_is_the_same_in_both_places(torch: Any, device: str) -> None:
 
 
 @pytest.mark.parametrize("backend", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
+def test_tensors_of_the_host_and_the_device_do_not_mix(torch: Any, backend: str) -> None:
+    o = torch.ops.cukern
+    x, y = torch.ones(3, 3), torch.ones(3, 3, device="cuda")
+    for call in (
+        lambda: o.add(x, y),
+        lambda: o.add(y, x),
+        lambda: o.add.out(y, y, out=x),
+        lambda: o.where(y > 0, y, x),
+        lambda: o.matmul(x, y),
+        lambda: o.matmul(y, x),
+        lambda: o.matmul.out(y, y, out=x),
+        lambda: o.sum.out(y, out=x),
+    ):
+        with pytest.raises(RuntimeError, match=r"(?i)device|host|cpu"):
+            call()
+    assert torch.equal(x, torch.ones(3, 3))
+
+
+@pytest.mark.parametrize("backend", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
 def test_tensors_of_the_host_with_a_gpu(torch: Any, rng: np.random.Generator, backend: str) -> None:
     o = torch.ops.cukern
     for dtype in (torch.float32, torch.int32, torch.bfloat16):

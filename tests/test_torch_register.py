@@ -133,6 +133,31 @@ def test_a_result(torch: Any) -> None:
 
 
 @on_gpu
+def test_a_result_of_another_shape_and_a_context(torch: Any) -> None:
+    """`fake=` says what the results are, and `setup_context=` what backward is given."""
+
+    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.factor, ctx.shape = inputs[0], inputs[1].shape
+
+    call = register(
+        kernel("saxpy<float>")[1, 32],
+        name("first") + "(float a, Tensor x, Tensor y) -> Tensor",
+        fake=lambda a, x, y: x.new_empty(8),
+        backward=lambda ctx, g: (None, torch.nn.functional.pad(g * ctx.factor, (0, ctx.shape[0] - 8)), None),
+        setup_context=keep,
+        size_argument=True,
+    )
+    x, y = torch.rand(20, device="cuda", requires_grad=True), torch.rand(20, device="cuda")
+    found = call(2.0, x, y)
+    assert found.shape == (8,)
+    torch.testing.assert_close(found, (2 * x + y)[:8])
+    found.sum().backward()
+    assert x.grad.tolist() == [2.0] * 8 + [0.0] * 12
+    compiled = torch.compile(lambda a, b: call(3.0, a, b), fullgraph=True)
+    torch.testing.assert_close(compiled(x.detach(), y), (3 * x.detach() + y)[:8])
+
+
+@on_gpu
 def test_what_is_written_to(torch: Any) -> None:
     call = register(kernel("add_to<float>"), name("add_to") + "(Tensor(a!) x, int times=2) -> ()", size_argument=True)
     x = torch.zeros(100, device="cuda")

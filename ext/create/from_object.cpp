@@ -203,12 +203,13 @@ PyObject *from_dlpack_method(PyObject *module, PyObject *const *values, Py_ssize
     return copied(state, "from_dlpack", result.get(), nullptr, MemoryOrder::c, options).release();
 }
 
-// _convert_like(like, array): an Array as one of the library whose array `like` is.
+// _convert_like(like, array): an Array or ndarray as one of the library whose array `like` is.
 PyObject *convert_like_method(PyObject *module, PyObject *args) {
     PyObject *like = nullptr;
     PyObject *array = nullptr;
-    if (PyArg_ParseTuple(args, "OO!:_convert_like", &like, state_of(module).array_type, &array) == 0)
-        return nullptr;
+    if (PyArg_ParseTuple(args, "OO:_convert_like", &like, &array) == 0) return nullptr;
+    if (!is_array(state_of(module), array) && PyArray_Check(array) == 0)
+        return PyErr_Format(PyExc_TypeError, "_convert_like: expected an Array or ndarray");
     return convert_like(state_of(module), like, array).release();
 }
 
@@ -225,11 +226,34 @@ PyObject *address_method(PyObject *module, PyObject *array) {
     return PyLong_FromVoidPtr(const_cast<void *>(operand.layout().data));
 }
 
+// _pageable(array): the element type and the shape of an array of any library in host memory that kernels cannot
+// reach; None of others.
+PyObject *pageable_method(PyObject *module, PyObject *array) {
+    const ModuleState &state = state_of(module);
+    Backend backend;
+    ReadContext reading;
+    Operand operand;
+    if (!ensure_backend(state_of(module), "_pageable", &backend) ||
+        !operand.read_address({state, "_pageable", "the argument"}, array, reading))
+        return nullptr;
+    if (!operand.on_host()) Py_RETURN_NONE;
+    const ByteLayout &layout = operand.layout();
+    const PyRef shape = PyRef::steal(PyTuple_New(layout.ndim));
+    for (int d = 0; shape && d < layout.ndim; ++d)
+        if (PyTuple_SetItem(shape.get(), d, PyLong_FromLongLong(layout.shape[d])) != 0) return nullptr;
+    return shape ? Py_BuildValue("sO", name_of(operand.type()), shape.get()) : nullptr;
+}
+
 }  // namespace
 
 PyMethodDef kImportMethods[] = {
     {"_convert_like", convert_like_method, METH_VARARGS,
-     "_convert_like(like, array, /)\n--\n\nReturn an Array as one of the library whose array `like` is."},
+     "_convert_like(like, array, /)\n--\n\nReturn an Array or ndarray as one of the library whose array `like` "
+     "is."},
+    {"_pageable", pageable_method, METH_O,
+     "_pageable(array, /)\n--\n\nReturn the element type and the shape of an array in host memory that kernels "
+     "cannot "
+     "reach; None of others."},
     {"_address", address_method, METH_O,
      "_address(array, /)\n--\n\nReturn where the first element of an array of any library is."},
     {"asarray", as_method(asarray_method), METH_FASTCALL | METH_KEYWORDS,

@@ -26,7 +26,8 @@ bool read_integers(PyObject *tuple, int ndim, std::int64_t *values) noexcept {
     return true;
 }
 
-bool read_typestr(const ArgumentInfo &argument, PyObject *typestr, ElementType *type) noexcept {
+// `bytes`: of an element, which may be a structure.
+bool read_typestr(const ArgumentInfo &argument, PyObject *typestr, ElementType *type, int *bytes) noexcept {
     Py_ssize_t length = 0;
     const char *text =
         typestr != nullptr && PyUnicode_Check(typestr) ? PyUnicode_AsUTF8AndSize(typestr, &length) : nullptr;
@@ -37,6 +38,11 @@ bool read_typestr(const ArgumentInfo &argument, PyObject *typestr, ElementType *
         return false;
     }
     const int size = static_cast<int>(std::strtol(text + 2, nullptr, 10));
+    *bytes = size;
+    if (argument.takes_structures && text[1] == 'V' && size > 0) {
+        *type = ElementType::uint8;
+        return true;
+    }
     for (int i = 0; i < kNumElementTypes; ++i) {
         const auto own = static_cast<ElementType>(i);
         if (kind_of(own) != text[1] || size_of(own) != size || own == ElementType::bfloat16) continue;
@@ -125,7 +131,8 @@ bool read_by_interface(const ArgumentInfo &argument, const TypeRecord &record, P
         return refuse(argument, "is masked, which is not supported");
     bool is_known = false;
     if (record.is_cupy && !find_bfloat16(state, typestr, object, &array->type, &is_known)) return false;
-    if (!is_known && !read_typestr(argument, typestr, &array->type)) return false;
+    int bytes = size_of(array->type);
+    if (!is_known && !read_typestr(argument, typestr, &array->type, &bytes)) return false;
     if (shape == nullptr || PyTuple_Check(shape) == 0 || PyTuple_Size(shape) > kMaxDims)
         return bad_interface(argument, "shape");
     array->ndim = static_cast<int>(PyTuple_Size(shape));
@@ -135,12 +142,17 @@ bool read_by_interface(const ArgumentInfo &argument, const TypeRecord &record, P
             !read_integers(strides, array->ndim, array->strides))
             return bad_interface(argument, "strides");
     } else {
-        std::int64_t stride = size_of(array->type);
+        std::int64_t stride = bytes;
         for (int i = array->ndim - 1; i >= 0; --i) {
             array->strides[i] = stride;
             if (__builtin_mul_overflow(stride, array->shape[i] > 0 ? array->shape[i] : 1, &stride))
                 return bad_interface(argument, "shape");
         }
+    }
+    if (bytes != size_of(array->type)) {  // a structure: one more dimension, of its bytes
+        if (array->ndim == kMaxDims) return bad_interface(argument, "shape");
+        array->shape[array->ndim] = bytes;
+        array->strides[array->ndim++] = 1;
     }
     if (data == nullptr || PyTuple_Check(data) == 0 || PyTuple_Size(data) != 2)
         return bad_interface(argument, "data");

@@ -79,7 +79,8 @@ int visit_type_records(ModuleState &state, visitproc visit, void *arg) noexcept;
 struct ArgumentInfo {
     const ModuleState &state;
     const char *function;
-    const char *name;  // as messages say it
+    const char *name;               // as messages say it
+    bool takes_structures = false;  // of n bytes, as n elements of uint8, where a library has such arrays
 };
 
 // Deletes a tensor that another library has handed over, whatever exception is set.

@@ -149,7 +149,7 @@ bool KernelArguments::read_one(int i, ReadContext &reading) noexcept {
     ArrayArgument &own = arrays_[i];
     own.operand = new (memory) Operand;
     ++num_operands_;
-    const ArgumentInfo argument{state_, function_, argument_name(i)};
+    const ArgumentInfo argument{state_, function_, argument_name(i), true};
     if (!own.operand->read_address(argument, object, reading)) return false;
     const TrackedView &access = own.operand->access();
     own.is_array = true;

@@ -22,12 +22,13 @@ MOST_INT = 2**31 - 2**24  # elements for which 32 bits are enough, with what a s
 class Argument:
     """An argument of a call: a number, or an array with its element type, shape and strides in elements."""
 
-    __slots__ = ("device", "element", "is_array", "owner", "pointee", "shape", "strides", "value")
+    __slots__ = ("device", "element", "is_array", "is_pageable", "memory", "pointee", "shape", "strides", "value")
 
     def __init__(self, value: Any) -> None:
         self.value = value
-        self.owner = value  # whose kind a result is of
         self.is_array = False
+        self.is_pageable = False  # in memory of the host that a kernel cannot reach
+        self.memory: str | None = None
         self.element: str | None = None  # None: a number of Python, which adopts the parameter's
         self.shape: tuple[int, ...] = ()
         self.strides: tuple[int, ...] = ()
@@ -40,15 +41,30 @@ class Argument:
             self.pointee = value.item()  # which takes the type that is decided on
             return
         self.is_array = True
-        array = value
+        found = None
         if isinstance(value, np.ndarray):
-            array = self.pointee = _cukern.asarray(value)
+            found = _name_of(value.dtype), value.shape
         elif not isinstance(value, _cukern.Array):
+            found = _cukern._pageable(value)
+        if found is not None:
+            self.is_pageable = True
+            self.element, self.shape = found
+            return
+        array = value
+        if not isinstance(value, _cukern.Array):
             array = _cukern.from_dlpack(value) if hasattr(value, "__dlpack__") else _cukern.asarray(value)
-        self.element = _name_of(array.dtype)
+        self.memory = array.memory
         self.device = array.device
+        self.element = _name_of(array.dtype)
         self.shape = array.shape
         self.strides = tuple(stride // array.itemsize for stride in array.strides)
+
+    def upload(self) -> None:
+        """Give the kernel a copy of what it cannot reach."""
+        if self.is_pageable:
+            array = self.pointee = _cukern.asarray(self.value)
+            self.device = array.device
+            self.strides = tuple(stride // array.itemsize for stride in array.strides)
 
     def is_packed(self) -> bool:
         """Whether elements lie side by side in C order."""
@@ -178,12 +194,15 @@ class FormulaKernel:
         for kernel, grid in plan.launches:
             kernel(grid, plan.block, (*given, *made, *plan.constants, *scratch), stream=stream)
         inputs = len(self.in_params)
-        for original, pointee in zip(args[inputs:], given[inputs:], strict=True):
-            if isinstance(original, np.ndarray):
-                _cukern.asnumpy(pointee, out=original)
+        for output in arguments[inputs:]:
+            if output is not None and output.is_pageable:
+                _cukern.asnumpy(output.pointee, out=output.value)
         if not made:
             return tuple(args[inputs:])
-        return tuple(made) if plan.like is None else tuple(_like(_first_array(args), array) for array in made)
+        if plan.like is None:
+            return tuple(made)
+        is_on_host = any(argument is not None and argument.is_pageable for argument in arguments)
+        return tuple(_like(_first_array(args), array, is_on_host) for array in made)
 
     def _read(self, args: Sequence[Any]) -> list[Argument | None]:
         """Return the arguments, with None for outputs that are to be made."""
@@ -193,11 +212,14 @@ class FormulaKernel:
                 f"got {len(args)} arguments"
             )
         arguments: list[Argument | None] = [Argument(value) for value in args]
-        if len({isinstance(a.value, np.ndarray) for a in arguments if a is not None and a.is_array}) > 1:
+        given = [argument for argument in arguments if argument is not None]
+        if any(argument.is_pageable for argument in given) and any(argument.memory == "device" for argument in given):
             raise TypeError(
-                f"{self.name}: some arrays are NumPy's, in host memory, and some are not; copy them there first, as by "
-                "cukern.asarray()"
+                f"{self.name}: some arrays are in host memory and some in device memory; copy those of the host to the "
+                "device first, as by cukern.asarray()"
             )
+        for argument in given:
+            argument.upload()
         return arguments + [None] * (len(self.params) - len(args))
 
     def _types(self, arguments: Sequence[Argument | None]) -> dict[str, str]:
@@ -339,6 +361,12 @@ def _first_array(args: Sequence[Any]) -> Any:
     return next(value for value in args if not isinstance(value, bool | int | float | complex | np.generic))
 
 
-def _like(like: Any, array: Any) -> Any:
-    """Return an Array as one of the library whose array `like` is."""
-    return _cukern.asnumpy(array) if isinstance(like, np.ndarray) else _cukern._convert_like(like, array)
+def _like(like: Any, array: Any, is_on_host: bool) -> Any:
+    """Return an Array as one of the library whose array `like` is; NumPy's for what has only a buffer."""
+    if not is_on_host:
+        return _cukern._convert_like(like, array)
+    if isinstance(like, np.ndarray) or not hasattr(like, "__dlpack__"):
+        return _cukern.asnumpy(array)
+    if _name_of(array.dtype) == "bfloat16":  # which NumPy does not export
+        return _cukern._convert_like(like, _cukern.asarray(array, memory="pinned"))
+    return _cukern._convert_like(like, _cukern.asnumpy(array))

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "device/grid.cuh"
 #include "device/launch_kernel.h"
 #include "device/matmul/operands.cuh"
 #include "device/matmul/own_product.h"
@@ -41,18 +42,21 @@ struct Direct {
     static constexpr int kBlocks = blocks;
     static constexpr int kColumns = 8 * blocks;
     static constexpr int kSlices = slices;
-    static constexpr int kMostWarps = warps;
-    static constexpr int kSums = 4 * blocks;  // of a lane
+    static constexpr int kWarps = warps;
+    static constexpr int kStep = 8 * warps;            // from a slice to a warp's next one
+    static constexpr int kSums = 4 * blocks;           // of a lane
+    static constexpr bool kLoadsVectors = blocks > 1;  // where memory allows it
 };
 
 namespace {
 
+// A block computes a tile. What a kernel reads of this it waits for, once for each 64 bytes: so it is short.
 template <typename T>
 struct DirectParams {
-    TileSchedule schedule;
+    Divider of_product, of_row;  // by the tiles of a product, and of a row of them
+    int k;
     Operand<T> a, b;
     Result<T> c;
-    int k;
 
     // Where a kept launch gets new addresses.
     static void tell_places(PreparedKernel *prepared, bool is_transposed) noexcept {
@@ -63,14 +67,24 @@ struct DirectParams {
     }
 };
 
+// The block's tile.
+template <typename T>
+__device__ __forceinline__ TilePlace place_of(const DirectParams<T> &p, int rows, int columns) {
+    std::uint32_t in_product;
+    std::uint32_t column;
+    const std::uint32_t product = p.of_product.divide(blockIdx.x, &in_product);
+    const std::uint32_t row = p.of_row.divide(in_product, &column);
+    return {product, static_cast<std::int64_t>(row) * rows, static_cast<std::int64_t>(column) * columns};
+}
+
 // On an H100 the first is the fastest up to 160 x 160 x 160, the second above it.
 using SmallTiles = Direct<1, 4, 4>;
 using WideTiles = Direct<4, 1, 8>;
 
 // What a lane loads of an operand in a slice of 8 along k: of its rows +0, +8 and so on (of b: columns) two
 // neighbours along k. Which of its strides is 1 is known to the compiler, so that two of them, or all of a k, are
-// constants away from one address.
-template <int rows, bool is_deep>
+// constants away from one address. `has_vectors`: where they lie side by side, every pair is one vector.
+template <int rows, bool is_deep, bool has_vectors>
 class PairLoader {
 public:
     // `step`: along k, from a slice to the warp's next one.
@@ -91,6 +105,13 @@ public:
     __device__ __forceinline__ void load_next(int left, double (&pairs)[rows][2]) {
 #pragma unroll
         for (int i = 0; i < rows; ++i) {
+            if constexpr (is_deep && has_vectors) {  // and k is even
+                const Vector pair =
+                    is_inside_[i] && left > 0 ? *reinterpret_cast<const Vector *>(at_[i]) : Vector{};
+                pairs[i][0] = pair.first;
+                pairs[i][1] = pair.second;
+                continue;
+            }
             pairs[i][0] = is_inside_[i] && left > 0 ? (is_deep ? at_[i][0] : at_[0][8 * i]) : 0;
             pairs[i][1] = is_inside_[i] && left > 1 ? (is_deep ? at_[i][1] : at_[1][8 * i]) : 0;
         }
@@ -99,6 +120,9 @@ public:
     }
 
 private:
+    struct alignas(16) Vector {
+        double first, second;
+    };
     static constexpr int kAddresses = is_deep ? rows : 2;
     const double *at_[kAddresses];
     std::int64_t step_;
@@ -112,25 +136,23 @@ struct Slices {
     double b[D::kSlices][D::kBlocks][2];
 };
 
-template <typename D, bool is_a_deep, bool is_b_deep>
-__global__ void __launch_bounds__(D::kMostWarps * 32)
+template <typename D, bool is_a_deep, bool is_b_deep, bool has_vectors>
+__global__ void __launch_bounds__(D::kWarps * 32)
     matmul_direct_kernel(const __grid_constant__ DirectParams<double> p) {
     if constexpr (kIsCompiled) {
-        __shared__ double shared[D::kMostWarps * D::kSums * 32];
+        __shared__ double shared[D::kWarps * D::kSums * 32];
         const int lane = static_cast<int>(threadIdx.x) % 32;
         const int warp = static_cast<int>(threadIdx.x) / 32;
-        const int warps = static_cast<int>(blockDim.x) / 32;
-        const TilePlace place = place_of(p.schedule, static_cast<int>(blockIdx.x));
-        const int step = 8 * warps;
+        const TilePlace place = place_of(p, D::kRows, D::kColumns);
         const int first = 8 * warp + lane % 4 * 2;
-        PairLoader<2, is_a_deep> a;
-        PairLoader<D::kBlocks, is_b_deep> b;
-        a.start(p.a, place.product, place.row + lane / 4, first, step);
-        b.start(p.b, place.product, place.column + lane / 4, first, step);
+        PairLoader<2, is_a_deep, has_vectors> a;
+        PairLoader<D::kBlocks, is_b_deep, has_vectors> b;
+        a.start(p.a, place.product, place.row + lane / 4, first, D::kStep);
+        b.start(p.b, place.product, place.column + lane / 4, first, D::kStep);
         int left = p.k - first;
         const auto load = [&](Slices<D> &slices) {
 #pragma unroll
-            for (int s = 0; s < D::kSlices; ++s, left -= step) {
+            for (int s = 0; s < D::kSlices; ++s, left -= D::kStep) {
                 a.load_next(left, slices.a[s]);
                 b.load_next(left, slices.b[s]);
             }
@@ -148,7 +170,7 @@ __global__ void __launch_bounds__(D::kMostWarps * 32)
         // The next slices are on their way while these are multiplied.
         int begin = 8 * warp;
         const auto multiply_and_load = [&](const Slices<D> &now, Slices<D> &next) {
-            begin += step * D::kSlices;
+            begin += D::kStep * D::kSlices;
             if (begin < p.k) load(next);
             multiply(now);
             return begin < p.k;
@@ -161,17 +183,15 @@ __global__ void __launch_bounds__(D::kMostWarps * 32)
         for (int i = 0; i < D::kSums; ++i) shared[(warp * D::kSums + i) * 32 + lane] = sum[i / 4][i % 4];
         __syncthreads();
         double *const c = p.c.data + place.product * p.c.batch;
-#pragma unroll 1
-        for (int e = static_cast<int>(threadIdx.x); e < D::kRows * D::kColumns; e += 32 * warps) {
-            const std::int64_t i = place.row + e / D::kColumns;
-            const std::int64_t j = place.column + e % D::kColumns;
-            // Where a warp has left it (tensor_cores.cuh).
-            const int part = e % D::kColumns / 8 * 4 + e / D::kColumns / 8 * 2 + e % 2;
-            const int at = part * 32 + e / D::kColumns % 8 * 4 + e % 8 / 2;
-            double total = shared[at];
+        // In the order in which the warps have left them (tensor_cores.cuh), without conflicts of banks.
 #pragma unroll
-            for (int other = 1; other < D::kMostWarps; ++other)
-                if (other < warps) total += shared[other * D::kSums * 32 + at];
+        for (int part = warp; part < D::kSums; part += D::kWarps) {
+            const double *const at = shared + part * 32 + lane;
+            double total = *at;
+#pragma unroll
+            for (int other = 1; other < D::kWarps; ++other) total += at[other * D::kSums * 32];
+            const std::int64_t i = place.row + part % 4 / 2 * 8 + lane / 4;
+            const std::int64_t j = place.column + part / 4 * 8 + lane % 4 * 2 + part % 2;
             if (i < p.a.rows && j < p.b.rows) c[i * p.c.row + j * p.c.column] = total;
         }
     }
@@ -182,7 +202,7 @@ constexpr int kDepth = 16;  // of k, that it loads at once
 
 __global__ void __launch_bounds__(kSide *kSide)
     matmul_elements_kernel(const __grid_constant__ DirectParams<float> p) {
-    const TilePlace place = place_of(p.schedule, static_cast<int>(blockIdx.x));
+    const TilePlace place = place_of(p, kSide, kSide);
     const std::int64_t row = place.row + threadIdx.x / kSide;
     const std::int64_t column = place.column + threadIdx.x % kSide;
     if (row >= p.a.rows || column >= p.b.rows) return;
@@ -207,12 +227,12 @@ __global__ void __launch_bounds__(kSide *kSide)
 }
 
 template <typename T>
-DirectParams<T> params_of(const MatmulLaunch &launch, int rows, int columns) noexcept {
-    const std::int64_t tiles = divided_up(launch.m, rows) * divided_up(launch.n, columns) * launch.batch;
-    // One block for each tile, with all of k.
-    const auto k = static_cast<int>(launch.k);
-    const TileSchedule schedule = schedule_tiles(launch, rows, columns, k, tiles, {});
-    return {schedule, operand_a<T>(launch), operand_b<T>(launch), result_of<T>(launch), k};
+DirectParams<T> params_of(const MatmulLaunch &launch, int rows, int columns, unsigned *blocks) noexcept {
+    const auto across = static_cast<std::uint32_t>(divided_up(launch.n, columns));
+    const auto tiles = static_cast<std::uint32_t>(divided_up(launch.m, rows)) * across;
+    *blocks = tiles * static_cast<unsigned>(launch.batch);
+    return {Divider::make(tiles), Divider::make(across), static_cast<int>(launch.k),
+            operand_a<T>(launch), operand_b<T>(launch),  result_of<T>(launch)};
 }
 
 // a' @ b' is computed as the transposed product, b @ a, whose operands are not transposed: one kernel less.
@@ -221,19 +241,29 @@ MatmulLaunch as_run(const MatmulLaunch &launch) noexcept {
     return runs_transposed(launch) ? transposed(launch) : launch;
 }
 
+// Whether both operands have all their pairs along k in vectors, as far as those lie side by side.
+bool has_pairs(const MatmulLaunch &launch) noexcept {
+    const bool has_a = launch.a_transposed || has_vectors<double>(launch.a, 1, launch.lda, launch.batch_a);
+    const bool has_b = !launch.b_transposed || has_vectors<double>(launch.b, 1, launch.ldb, launch.batch_b);
+    return launch.k % 2 == 0 && has_a && has_b;
+}
+
 template <typename D>
 cudaError_t launch_tiles(const MatmulLaunch &launch, bool is_transposed, cudaStream_t stream) noexcept {
-    DirectParams<double> p = params_of<double>(launch, D::kRows, D::kColumns);
-    const auto warps = static_cast<unsigned>(std::min<std::int64_t>(D::kMostWarps, divided_up(launch.k, 8)));
+    unsigned blocks = 0;
+    DirectParams<double> p = params_of<double>(launch, D::kRows, D::kColumns, &blocks);
     DirectParams<double>::tell_places(launch.prepared, is_transposed);
-    const auto launch_form = [&](auto is_a_deep, auto is_b_deep) {
-        return launch_kernel<matmul_direct_kernel<D, is_a_deep.value, is_b_deep.value>>(
-            static_cast<unsigned>(p.schedule.blocks), 32 * warps, stream, p, launch.prepared);
+    const auto launch_form = [&](auto is_a_deep, auto is_b_deep, auto has_vectors) {
+        return launch_kernel<matmul_direct_kernel<D, is_a_deep.value, is_b_deep.value, has_vectors.value>>(
+            blocks, D::kWarps * 32, stream, p, launch.prepared);
     };
     using Yes = std::true_type;
     using No = std::false_type;
-    if (launch.a_transposed) return launch_form(No(), No());
-    return launch.b_transposed ? launch_form(Yes(), Yes()) : launch_form(Yes(), No());
+    if (launch.a_transposed) return launch_form(No(), No(), No());
+    if constexpr (D::kLoadsVectors)
+        if (has_pairs(launch))
+            return launch.b_transposed ? launch_form(Yes(), Yes(), Yes()) : launch_form(Yes(), No(), Yes());
+    return launch.b_transposed ? launch_form(Yes(), Yes(), No()) : launch_form(Yes(), No(), No());
 }
 
 // What a kernel takes in microseconds: to start, for each further time that a warp loads, for a tile, and for each
@@ -246,7 +276,7 @@ template <typename D>
 double time_of_tiles(const MatmulLaunch &launch, const Cost &cost) noexcept {
     const auto tiles =
         static_cast<double>(divided_up(launch.m, D::kRows) * divided_up(launch.n, D::kColumns) * launch.batch);
-    const auto loads = static_cast<double>(divided_up(launch.k, 8 * D::kSlices * D::kMostWarps));
+    const auto loads = static_cast<double>(divided_up(launch.k, D::kStep * D::kSlices));
     return cost.start + cost.load * (loads - 1) + cost.tile * tiles +
            cost.element * static_cast<double>(launch.k) * std::max(0.0, tiles - cost.tiles_at_once);
 }
@@ -256,7 +286,7 @@ double time_of_small_tiles(const MatmulLaunch &launch) noexcept {
     return time_of_tiles<SmallTiles>(launch, {1.7, 0.5, 1.3e-3, 22e-6, 0});
 }
 double time_of_wide_tiles(const MatmulLaunch &launch) noexcept {
-    return time_of_tiles<WideTiles>(launch, {2.4, 0.42, 4e-3, 80e-6, 132});
+    return time_of_tiles<WideTiles>(launch, {2.0, 0.42, 4e-3, 80e-6, 132});
 }
 
 }  // namespace
@@ -286,10 +316,10 @@ cudaError_t launch_matmul_direct<double>(const MatmulLaunch &launch, cudaStream_
 
 template <>
 cudaError_t launch_matmul_direct<float>(const MatmulLaunch &launch, cudaStream_t stream) noexcept {
-    DirectParams<float> p = params_of<float>(launch, kSide, kSide);
+    unsigned blocks = 0;
+    DirectParams<float> p = params_of<float>(launch, kSide, kSide, &blocks);
     DirectParams<float>::tell_places(launch.prepared, false);
-    return launch_kernel<matmul_elements_kernel>(static_cast<unsigned>(p.schedule.blocks), kSide * kSide, stream,
-                                                 p, launch.prepared);
+    return launch_kernel<matmul_elements_kernel>(blocks, kSide * kSide, stream, p, launch.prepared);
 }
 
 }  // namespace cukern::cuda
