@@ -357,7 +357,11 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "_compile": ("tuple[bytes | None, dict[str, str], str]", {"options": "tuple[str, ...]"}),
     "_compute_type": ("str", {"function": "str", "a": "Any", "b": "Any"}),
     "_convert_like": ("Any", {"array": "Array | NDArray[Any]", "like": "Any"}),
-    "_pageable": ("tuple[str, tuple[int, ...]] | None", {"array": "Any"}),
+    "_allocate_like": ("Any", {"like": "Any", "dtype": "_DType", "shape": "tuple[int, ...]"}),
+    "_host_layout": (
+        "tuple[str, tuple[int, ...], tuple[int, ...], int, _bool] | None",
+        {"array": "Any", "function": "str", "name": "str"},
+    ),
     "_fault_calls": ("int", {}),
     "_held": ("tuple[int, int, int]", {}),
     "_information": ("dict[str, Any]", {}),

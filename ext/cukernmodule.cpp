@@ -19,12 +19,12 @@ namespace {
 
 bool add_methods(PyObject *module) noexcept {
     for (PyMethodDef *table :
-         {kElementwiseMethods, kReductionMethods,    kDotMethods,      kWhereMethods,       kCastMethods,
-          kCumulativeMethods,  kMatmulMethods,       kCreationMethods, kImportMethods,      kJoinMethods,
-          kHostMethods,        kPickleMethods,       kViewMethods,     kStreamFunctions,    kMemoryMethods,
-          kNumpyMemoryMethods, kBackendMethods,      kNvrtcMethods,    kArgumentKeyMethods, kRepeatCallMethods,
-          kTracedMethods,      kGraphFunctions,      kLoopMethods,     kPlacementFunctions, kTestingMethods,
-          kTorchMethods,       kKernelTestingMethods})
+         {kElementwiseMethods,  kReductionMethods, kDotMethods,          kWhereMethods,       kCastMethods,
+          kCumulativeMethods,   kMatmulMethods,    kCreationMethods,     kImportMethods,      kJoinMethods,
+          kHostMethods,         kPickleMethods,    kViewMethods,         kStreamFunctions,    kMemoryMethods,
+          kNumpyMemoryMethods,  kBackendMethods,   kNvrtcMethods,        kArgumentKeyMethods, kRepeatCallMethods,
+          kHostArgumentMethods, kTracedMethods,    kGraphFunctions,      kLoopMethods,        kPlacementFunctions,
+          kTestingMethods,      kTorchMethods,     kKernelTestingMethods})
         if (PyModule_AddFunctions(module, table) != 0) return false;
     return true;
 }

@@ -39,6 +39,7 @@ extern PyMethodDef kViewMethods[];
 extern PyMethodDef kNvrtcMethods[];
 extern PyMethodDef kArgumentKeyMethods[];
 extern PyMethodDef kRepeatCallMethods[];
+extern PyMethodDef kHostArgumentMethods[];
 extern PyMethodDef kTracedMethods[];
 extern PyMethodDef kLoopMethods[];
 extern PyMethodDef kPlacementFunctions[];

@@ -116,14 +116,15 @@ bool Operand::read_memory(const ArgumentInfo &argument, PyObject *object, bool w
     return read(argument, object, reading);
 }
 
-bool Operand::read_address(const ArgumentInfo &argument, PyObject *object, ReadContext &reading) noexcept {
+bool Operand::read_layout(const ArgumentInfo &argument, PyObject *object, ReadContext &reading) noexcept {
     object_ = object;
     access_.name = argument.name;
-    if (PyArray_Check(object)) {
-        if (!read_array(argument, as_array(object), reading)) return false;
-    } else if (!read_library(argument, object, reading, true, known_foreign(argument.state, object))) {
-        return false;
-    }
+    if (PyArray_Check(object)) return read_array(argument, as_array(object), reading);
+    return read_library(argument, object, reading, true, known_foreign(argument.state, object));
+}
+
+bool Operand::read_address(const ArgumentInfo &argument, PyObject *object, ReadContext &reading) noexcept {
+    if (!read_layout(argument, object, reading)) return false;
     if (aligned_) return true;
     PyErr_Format(PyExc_ValueError, "%s: %s is not aligned to its elements of %d bytes", argument.function,
                  argument.name, size_of(type()));

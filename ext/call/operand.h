@@ -73,6 +73,8 @@ public:
 
     // Of an array as it is, of any strides, for kernels that are given its address: no copy stands in for it.
     bool read_address(const ArgumentInfo &argument, PyObject *object, ReadContext &reading) noexcept;
+    // The same of an array that may lie at any address.
+    bool read_layout(const ArgumentInfo &argument, PyObject *object, ReadContext &reading) noexcept;
 
     // After all operands have been read: RuntimeError where the code of another one (its __dlpack__, say) has
     // moved or reshaped this one's memory, so that what was read of it is no longer true.

@@ -226,34 +226,12 @@ PyObject *address_method(PyObject *module, PyObject *array) {
     return PyLong_FromVoidPtr(const_cast<void *>(operand.layout().data));
 }
 
-// _pageable(array): the element type and the shape of an array of any library in host memory that kernels cannot
-// reach; None of others.
-PyObject *pageable_method(PyObject *module, PyObject *array) {
-    const ModuleState &state = state_of(module);
-    Backend backend;
-    ReadContext reading;
-    Operand operand;
-    if (!ensure_backend(state_of(module), "_pageable", &backend) ||
-        !operand.read_address({state, "_pageable", "the argument"}, array, reading))
-        return nullptr;
-    if (!operand.on_host()) Py_RETURN_NONE;
-    const ByteLayout &layout = operand.layout();
-    const PyRef shape = PyRef::steal(PyTuple_New(layout.ndim));
-    for (int d = 0; shape && d < layout.ndim; ++d)
-        if (PyTuple_SetItem(shape.get(), d, PyLong_FromLongLong(layout.shape[d])) != 0) return nullptr;
-    return shape ? Py_BuildValue("sO", name_of(operand.type()), shape.get()) : nullptr;
-}
-
 }  // namespace
 
 PyMethodDef kImportMethods[] = {
     {"_convert_like", convert_like_method, METH_VARARGS,
      "_convert_like(like, array, /)\n--\n\nReturn an Array or ndarray as one of the library whose array `like` "
      "is."},
-    {"_pageable", pageable_method, METH_O,
-     "_pageable(array, /)\n--\n\nReturn the element type and the shape of an array in host memory that kernels "
-     "cannot "
-     "reach; None of others."},
     {"_address", address_method, METH_O,
      "_address(array, /)\n--\n\nReturn where the first element of an array of any library is."},
     {"asarray", as_method(asarray_method), METH_FASTCALL | METH_KEYWORDS,

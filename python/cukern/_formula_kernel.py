@@ -20,15 +20,18 @@ MOST_INT = 2**31 - 2**24  # elements for which 32 bits are enough, with what a s
 
 
 class Argument:
-    """An argument of a call: a number, or an array with its element type, shape and strides in elements."""
+    """An argument of a call: a number, or an array with its element type, shape and strides in elements.
 
-    __slots__ = ("device", "element", "is_array", "is_pageable", "memory", "pointee", "shape", "strides", "value")
+    An array in host memory has the strides of its copy on the device once that is made.
+    """
 
-    def __init__(self, value: Any) -> None:
+    __slots__ = ("device", "element", "host", "is_array", "memory", "pointee", "shape", "strides", "value")
+
+    def __init__(self, value: Any, function: str = "fuse", name: str = "an argument") -> None:
         self.value = value
         self.is_array = False
-        self.is_pageable = False  # in memory of the host that a kernel cannot reach
-        self.memory: str | None = None
+        self.host: tuple[Any, ...] | None = None  # of an array in host memory: _cukern._host_layout
+        self.memory: str | None = None  # of others
         self.element: str | None = None  # None: a number of Python, which adopts the parameter's
         self.shape: tuple[int, ...] = ()
         self.strides: tuple[int, ...] = ()
@@ -41,30 +44,31 @@ class Argument:
             self.pointee = value.item()  # which takes the type that is decided on
             return
         self.is_array = True
-        found = None
-        if isinstance(value, np.ndarray):
-            found = _name_of(value.dtype), value.shape
-        elif not isinstance(value, _cukern.Array):
-            found = _cukern._pageable(value)
-        if found is not None:
-            self.is_pageable = True
-            self.element, self.shape = found
+        if not isinstance(value, _cukern.Array):
+            self.host = _cukern._host_layout(value, function, name)
+        if self.host is not None:
+            self.element, self.shape = self.host[:2]
             return
         array = value
         if not isinstance(value, _cukern.Array):
             array = _cukern.from_dlpack(value) if hasattr(value, "__dlpack__") else _cukern.asarray(value)
         self.memory = array.memory
-        self.device = array.device
         self.element = _name_of(array.dtype)
         self.shape = array.shape
+        self._lies_as(array)
+
+    def _lies_as(self, array: Any) -> None:
+        self.device = array.device
         self.strides = tuple(stride // array.itemsize for stride in array.strides)
 
-    def upload(self) -> None:
-        """Give the kernel a copy of what it cannot reach."""
-        if self.is_pageable:
-            array = self.pointee = _cukern.asarray(self.value)
-            self.device = array.device
-            self.strides = tuple(stride // array.itemsize for stride in array.strides)
+    def upload(self, copies: dict[Any, Any]) -> None:
+        """Give the kernel a copy of an array of the host, the same one for the same memory."""
+        if self.host is None:
+            return
+        if self.host not in copies:
+            copies[self.host] = _cukern.asarray(self.value)
+        self.pointee = copies[self.host]
+        self._lies_as(self.pointee)
 
     def is_packed(self) -> bool:
         """Whether elements lie side by side in C order."""
@@ -195,14 +199,18 @@ class FormulaKernel:
             kernel(grid, plan.block, (*given, *made, *plan.constants, *scratch), stream=stream)
         inputs = len(self.in_params)
         for output in arguments[inputs:]:
-            if output is not None and output.is_pageable:
+            if output is not None and output.host is not None:
                 _cukern.asnumpy(output.pointee, out=output.value)
         if not made:
             return tuple(args[inputs:])
-        if plan.like is None:
-            return tuple(made)
-        is_on_host = any(argument is not None and argument.is_pageable for argument in arguments)
-        return tuple(_like(_first_array(args), array, is_on_host) for array in made)
+        hosts = [argument for argument in arguments if argument is not None and argument.host is not None]
+        if hosts:
+            return tuple(_like_on_host(_first_array(args), array, arguments) for array in made)
+        return (
+            tuple(made)
+            if plan.like is None
+            else tuple(_cukern._convert_like(_first_array(args), array) for array in made)
+        )
 
     def _read(self, args: Sequence[Any]) -> list[Argument | None]:
         """Return the arguments, with None for outputs that are to be made."""
@@ -211,16 +219,40 @@ class FormulaKernel:
                 f"{self.name}: expected {len(self.in_params)} inputs, or {len(self.params)} with the outputs, "
                 f"got {len(args)} arguments"
             )
-        arguments: list[Argument | None] = [Argument(value) for value in args]
-        given = [argument for argument in arguments if argument is not None]
-        if any(argument.is_pageable for argument in given) and any(argument.memory == "device" for argument in given):
+        given = [
+            Argument(value, self.name, parameter.name) for value, parameter in zip(args, self.params, strict=False)
+        ]
+        beside = [a for a in given if a.memory == "device" or (a.memory and not isinstance(a.value, _cukern.Array))]
+        if beside and any(argument.host is not None for argument in given):
             raise TypeError(
                 f"{self.name}: some arrays are in host memory and some in device memory; copy those of the host to the "
                 "device first, as by cukern.asarray()"
             )
+        self._check_host_outputs(given[self._inputs :])
+        copies: dict[Any, Any] = {}
         for argument in given:
-            argument.upload()
+            argument.upload(copies)
+        arguments: list[Argument | None] = [*given]
         return arguments + [None] * (len(self.params) - len(args))
+
+    def _check_host_outputs(self, outputs: Sequence[Argument]) -> None:
+        """Check what copies on the device would not show."""
+        for parameter, output in zip(self.out_params, outputs, strict=False):
+            if output.host is None:
+                continue
+            _, shape, strides, _, is_writable = output.host
+            if not is_writable:
+                raise ValueError(f"{self.name}: {parameter.name} is an output, and it is read-only")
+            self._check_steps(parameter, shape, strides)
+            for other_parameter, other in zip(self.out_params, outputs, strict=False):
+                if other is output:
+                    break
+                if other.host is not None and _cukern._overlap(output.value, other.value):
+                    raise ValueError(f"{self.name}: the outputs {other_parameter.name} and {parameter.name} overlap")
+
+    def _check_steps(self, parameter: Parameter, shape: Sequence[int], strides: Sequence[int]) -> None:
+        if any(n > 1 and stride == 0 for n, stride in zip(shape, strides, strict=True)):
+            raise ValueError(f"{self.name}: elements of {parameter.name} overlap each other (strides of 0)")
 
     def _types(self, arguments: Sequence[Argument | None]) -> dict[str, str]:
         """Return what generic types stand for: outputs decide first, then inputs."""
@@ -260,8 +292,7 @@ class FormulaKernel:
                 )
             if not parameter.is_raw and argument.shape != shape:
                 raise ValueError(f"{self.name}: {parameter.name} has shape {argument.shape}; the result has {shape}")
-            if any(n > 1 and stride == 0 for n, stride in zip(argument.shape, argument.strides, strict=True)):
-                raise ValueError(f"{self.name}: elements of {parameter.name} overlap each other (strides of 0)")
+            self._check_steps(parameter, argument.shape, argument.strides)
             self._check_overlap(parameter, argument, arguments)
 
     def _check_overlap(self, parameter: Parameter, output: Argument, arguments: Sequence[Argument | None]) -> None:
@@ -361,12 +392,14 @@ def _first_array(args: Sequence[Any]) -> Any:
     return next(value for value in args if not isinstance(value, bool | int | float | complex | np.generic))
 
 
-def _like(like: Any, array: Any, is_on_host: bool) -> Any:
-    """Return an Array as one of the library whose array `like` is; NumPy's for what has only a buffer."""
-    if not is_on_host:
-        return _cukern._convert_like(like, array)
+def _like_on_host(like: Any, array: Any, arguments: Sequence[Argument | None]) -> Any:
+    """Return an Array as operations make results of arguments on the host, of which `like` is the first array."""
+    if isinstance(like, _cukern.Array):
+        is_managed = any(argument is not None and argument.memory == "managed" for argument in arguments)
+        return _cukern.asarray(array, memory="managed" if is_managed else "pinned")
     if isinstance(like, np.ndarray) or not hasattr(like, "__dlpack__"):
         return _cukern.asnumpy(array)
-    if _name_of(array.dtype) == "bfloat16":  # which NumPy does not export
-        return _cukern._convert_like(like, _cukern.asarray(array, memory="pinned"))
+    own = _cukern._allocate_like(like, _name_of(array.dtype), array.shape)
+    if own is not None:
+        return _cukern.asnumpy(array, out=own)
     return _cukern._convert_like(like, _cukern.asnumpy(array))
