@@ -161,3 +161,18 @@ def test_gradients_of_many_halves(torch: Any, name: str, device: str) -> None:
         gradients.append(x.grad)
     torch.testing.assert_close(*gradients)
     assert gradients[0].abs().max() > 0
+
+
+def test_a_number_beside_a_tensor_of_a_device(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What torch.compile makes of the formula divides on one device alone, also without a GPU."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from cukern.torch import _gradients
+
+    monkeypatch.setattr(torch, "div", torch._refs.div)
+    with FakeTensorMode():
+        number, tensor = torch.empty(()), torch.empty(3, device="cuda")
+        with pytest.raises(RuntimeError, match="device"):
+            torch.div(number, tensor, rounding_mode="floor")
+        formula = _gradients.ELEMENTWISE["remainder"].formulas[1]
+        assert formula(tensor, number, tensor).device.type == "cuda"

@@ -49,6 +49,12 @@ def _pow_exponent(g: Tensor, a: Tensor, b: Tensor, r: Tensor) -> Tensor:
     return g * torch.where(flat, 0, r * torch.log(torch.where(flat, 1, a))).conj()
 
 
+def _remainder_divisor(g: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    if a.device != b.device:  # a number; torch's own decomposition takes none in the place of the dividend
+        a = a + torch.zeros_like(b)
+    return -g * torch.div(a, b, rounding_mode="floor")
+
+
 def _share(g: Tensor, is_equal: Tensor, is_other: Tensor) -> Tensor:
     """Return the gradient of one of two operands of which the result is one; both of them where they are equal."""
     return torch.where(is_equal, g / 2, torch.where(is_other, 0, g))
@@ -88,7 +94,7 @@ ELEMENTWISE: dict[str, Gradient] = {
     "divide": Gradient("ab", lambda g, b: g / b.conj(), lambda g, a, b: -g * (a / b / b).conj()),
     "axpy.Tensor": Gradient("axy", lambda g, x: g * x.conj(), lambda g, a: g * a.conj(), lambda g: g),
     "where": Gradient("cab", None, lambda g, c: torch.where(c != 0, g, 0), lambda g, c: torch.where(c != 0, 0, g)),
-    "remainder": Gradient("ab", lambda g: g, lambda g, a, b: -g * torch.div(a, b, rounding_mode="floor")),
+    "remainder": Gradient("ab", lambda g: g, _remainder_divisor),
     "pow": Gradient("ab", _pow_base, _pow_exponent),
     "maximum": Gradient("ab", lambda g, a, b: _share(g, a == b, a < b), lambda g, a, b: _share(g, a == b, b < a)),
     "minimum": Gradient("ab", lambda g, a, b: _share(g, a == b, a > b), lambda g, a, b: _share(g, a == b, b > a)),
