@@ -392,11 +392,15 @@ print("nvrtc" in open("/proc/self/maps").read())
     script = """
 import resource
 from cukern import _cukern
-resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))  # no further file can be opened
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))  # no further file can be opened
+message = "opened"
 try:
     _cukern._open_nvrtc("/nonexistent/libnvrtc.so.13")
 except RuntimeError as error:
-    print(error)
+    message = str(error)
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+print(message)
 """
     message = run_quietly(script)
     assert "could not be opened; tried /nonexistent/libnvrtc.so.13" in message
