@@ -72,7 +72,7 @@ def beside_torch() -> Iterator[Comparison]:
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     for name, dtype in TYPES.items():
-        forms = [((n, n), form) for n in SIDES for form in (("NN", "TN", "NT", "TT") if n <= 4096 else ("NN",))]
+        forms = [((n, n), form) for n in SIDES for form in ("NN", "TN", "NT", "TT")]
         for shape, form in [*forms, *(((batch, n, n), "NN") for batch, n in BATCHES)]:
             a, b = (random_tensor(shape, dtype, letter == "T") for letter in form)
             out = torch.empty(shape, device="cuda", dtype=dtype)
