@@ -351,19 +351,19 @@ ALONG_ONE = {"axis": "int"}
 # What functions return, and which of their parameters take something else.
 FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "_address": ("int", {"array": "Any"}),
+    "_allocate_like": ("Any", {"like": "Any", "dtype": "_DType", "shape": "tuple[int, ...]"}),
     "_argument_key": ("bytes | None", {"args": "tuple[Any, ...]", "inputs": "int | None"}),
     "_block_usage": ("tuple[int, int]", {}),
     "_check_image": ("None", {"image": "Buffer"}),
     "_compile": ("tuple[bytes | None, dict[str, str], str]", {"options": "tuple[str, ...]"}),
     "_compute_type": ("str", {"function": "str", "a": "Any", "b": "Any"}),
     "_convert_like": ("Any", {"array": "Array | NDArray[Any]", "like": "Any"}),
-    "_allocate_like": ("Any", {"like": "Any", "dtype": "_DType", "shape": "tuple[int, ...]"}),
+    "_fault_calls": ("int", {}),
+    "_held": ("tuple[int, int, int]", {}),
     "_host_layout": (
         "tuple[str, tuple[int, ...], tuple[int, ...], int, _bool] | None",
         {"array": "Any", "function": "str", "name": "str"},
     ),
-    "_fault_calls": ("int", {}),
-    "_held": ("tuple[int, int, int]", {}),
     "_information": ("dict[str, Any]", {}),
     "_register_torch_kernels": ("str | None", {"names": "dict[str, str]", "have_lists": "_bool"}),
     "_register_torch_raw_kernel": (

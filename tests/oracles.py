@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy_loops import takes_numpy_loops
@@ -154,6 +155,7 @@ def power(a: Any, b: Any) -> Any:
     return np.where(exponent < 0, inverse, np.power(base, np.where(exponent < 0, 0, exponent)))
 
 
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = ["float32", "float64", "float16"]
 INTEGERS = ["int32", "int64", "int8", "int16", "uint8", "uint16", "uint32", "uint64"]
 ELEMENT_TYPES = [np.dtype(name) for name in (*FLOATS, *INTEGERS, "bool", "complex64", "complex128")]  # NumPy's own
@@ -184,6 +186,8 @@ def wider(dtype: np.dtype) -> np.dtype:
     """Return the type in which an oracle computes: float64 for shorter floats, long double for float64."""
     if dtype.kind == "c":
         return np.dtype(np.complex128 if dtype.itemsize == 8 else np.clongdouble)
+    if dtype == BFLOAT16:
+        return np.dtype(np.float64)
     if dtype.kind != "f":
         return dtype  # integers are exact in their own type, wrapping included
     return np.dtype(np.float64 if dtype.itemsize < 8 else np.longdouble)
@@ -377,9 +381,50 @@ def product_bound(a: np.ndarray, b: np.ndarray, dtype: np.dtype) -> np.ndarray:
     terms = a.shape[-1] * (2 if is_complex else 1)
     unit = np.finfo("float32" if is_short else dtype).eps / 2
     gamma = (terms + 1) * unit / (1 - (terms + 1) * unit) * (2**0.5 if is_complex else 1)
-    tiny = float(np.finfo(dtype).smallest_subnormal) * (2 if is_complex else 1)
+    tiny = float(ml_dtypes.finfo(dtype).smallest_subnormal) * (2 if is_complex else 1)
     wide = wider(dtype)
     bound = gamma * (abs(a.astype(wide)) @ abs(b.astype(wide))) + tiny
     if is_short:
-        bound += np.finfo(dtype).eps / 2 * (abs(a.astype(wide) @ b.astype(wide)) + bound)
+        bound += float(ml_dtypes.finfo(dtype).eps) / 2 * (abs(a.astype(wide) @ b.astype(wide)) + bound)
     return bound
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi).astype(x.dtype) * (x + 0.044715 * x**3)))
+
+
+def fused_product(
+    a: np.ndarray,
+    b: np.ndarray,
+    alpha: Any = 1,
+    beta: Any = 1,
+    c: Any = 0,
+    bias: Any = 0,
+    activation: str | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the result in a wider type, and what it may be off by.
+
+    Each addend and factor is rounded once in the type of the sum, so that each is off by one unit of what it is added
+    to; gelu is no steeper than 1.13 and takes eight roundings, of what tanh divides by no more than |x|. Results of 16
+    bits are rounded at the end.
+    """
+    dtype = np.result_type(a, b)
+    wide = wider(dtype)
+
+    def wider_of(x: Any) -> np.ndarray:
+        return np.asarray(x).astype(wide)
+
+    product = wider_of(a) @ wider_of(b)
+    sum_ = wider_of(alpha) * product + wider_of(beta) * wider_of(c) + wider_of(bias)
+    sizes = abs(wider_of(alpha) * product) + abs(wider_of(beta) * wider_of(c)) + abs(wider_of(bias))
+    sum_type = np.dtype("float32") if dtype.itemsize == 2 else dtype
+    eps = np.finfo(sum_type).eps
+    bound = abs(wider_of(alpha)) * product_bound(a, b, dtype) + 4 * eps * sizes
+    if activation == "relu":
+        sum_ = np.maximum(sum_, 0)
+    if activation == "gelu":
+        bound = 1.13 * bound + 8 * 4 * eps * abs(sum_)
+        sum_ = gelu(sum_)
+    if dtype.itemsize == 2:
+        bound = bound + float(ml_dtypes.finfo(dtype).eps) * (abs(sum_) + bound)
+    return sum_, bound + float(ml_dtypes.finfo(dtype).smallest_subnormal)

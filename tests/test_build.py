@@ -289,6 +289,7 @@ def test_a_wheel_from_the_sdist(wheel: Path) -> None:
         "_compile.py",
         "_contractions.py",
         "_elementwise_kernel.py",
+        "_formula_argument.py",
         "_formula_kernel.py",
         "_formula_source.py",
         "_fuse.py",

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from arrays import random_array
 from conftest import SANITIZED, SMALL, STAGED
-from oracles import ELEMENT_TYPES, product_bound, wider
+from oracles import BFLOAT16, ELEMENT_TYPES, fused_product, wider
 
 import cukern
 
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 TYPES = [*ELEMENT_TYPES, BFLOAT16]
 INEXACT = [dtype for dtype in TYPES if dtype == BFLOAT16 or dtype.kind in "fc"]
+DEFAULTS = {"alpha": 1, "beta": 1, "c": 0, "bias": 0}
 CASES = 8 if SMALL or SANITIZED else 60
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -32,65 +32,25 @@ def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -
     return random_array(rng, shape, dtype)
 
 
-def in_wide(x: Any, dtype: np.dtype) -> np.ndarray:
-    return np.asarray(x).astype(np.float64 if dtype == BFLOAT16 else wider(dtype))
+def in_wide(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return x.astype(wider(dtype))
 
 
-def bound_of(a: np.ndarray, b: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return `product_bound`; of bfloat16, which NumPy does not know, that of float32 and a rounding."""
-    if dtype != BFLOAT16:
-        return product_bound(a, b, dtype)
-    a, b = a.astype(np.float32), b.astype(np.float32)
-    bound = product_bound(a, b, np.dtype(np.float32))
-    return bound + float(ml_dtypes.finfo(dtype).eps) / 2 * (abs(in_wide(a, dtype) @ in_wide(b, dtype)) + bound)
-
-
-def gelu(x: np.ndarray) -> np.ndarray:
-    return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi).astype(x.dtype) * (x + 0.044715 * x**3)))
-
-
-def assert_is_product(
-    actual: np.ndarray,
-    a: np.ndarray,
-    b: np.ndarray,
-    alpha: Any = 1,
-    beta: Any = 1,
-    c: Any = 0,
-    bias: Any = 0,
-    activation: str | None = None,
-) -> None:
-    """Compare with the result in a wider type; integers and bool exactly.
-
-    Each addend and factor is rounded once in the type of the sum, so that each is off by one unit of what it is added
-    to; gelu is no steeper than 1.13 and takes eight roundings, of what tanh divides by no more than |x|. Results of 16
-    bits are rounded at the end.
-    """
+def assert_is_product(actual: np.ndarray, a: np.ndarray, b: np.ndarray, **options: Any) -> None:
+    """Compare with the result in a wider type; integers and bool exactly."""
     dtype = a.dtype
     assert actual.dtype == dtype
-    if not is_inexact(dtype):
-        wanted = np.asarray(a @ b)
-        if dtype.kind != "b":
-            wanted = (wanted * np.asarray(alpha, dtype) + np.asarray(beta, dtype) * np.asarray(c, dtype)).astype(dtype)
-            wanted = (wanted + np.asarray(bias, dtype)).astype(dtype)
-            wanted = np.maximum(wanted, 0) if activation == "relu" else wanted
-        np.testing.assert_array_equal(actual, wanted)
+    if is_inexact(dtype):
+        wanted, bound = fused_product(a, b, **options)
+        assert actual.shape == wanted.shape
+        assert (abs(in_wide(actual, dtype) - wanted) <= bound).all()
         return
-    is_short = dtype.itemsize == 2
-    eps = np.finfo(np.float32 if is_short else dtype).eps
-    product = in_wide(a, dtype) @ in_wide(b, dtype)
-    parts = [in_wide(alpha, dtype) * product, in_wide(beta, dtype) * in_wide(c, dtype), in_wide(bias, dtype)]
-    wanted = sum(parts[1:], parts[0])
-    bound = abs(alpha) * bound_of(a, b, dtype) + 4 * eps * sum(abs(part) for part in parts)
-    if activation == "relu":
-        wanted = np.maximum(wanted, 0)
-    if activation == "gelu":
-        bound = 1.13 * bound + 8 * 4 * eps * abs(wanted)
-        wanted = gelu(wanted)
-    if is_short:
-        bound = bound + float(ml_dtypes.finfo(dtype).eps) * (abs(wanted) + bound)
-    assert actual.shape == wanted.shape
-    smallest = float(ml_dtypes.finfo(dtype).smallest_subnormal)
-    assert (abs(in_wide(actual, dtype) - wanted) <= bound + smallest).all()
+    wanted = np.asarray(a @ b)
+    if dtype.kind != "b":
+        alpha, beta, c, bias = (np.asarray(options.get(name, x), dtype) for name, x in DEFAULTS.items())
+        wanted = (wanted * alpha + beta * c + bias).astype(dtype)
+        wanted = np.maximum(wanted, 0) if options.get("activation") == "relu" else wanted
+    np.testing.assert_array_equal(actual, wanted)
 
 
 def view_of(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import random_array
-from oracles import ELEMENT_TYPES
-from test_matmul_options import assert_close, expected
+from oracles import ELEMENT_TYPES, fused_product
+from test_matmul_options import assert_close
 
 import cukern
 
@@ -41,11 +41,11 @@ def test_results(dtype: np.dtype, shape: tuple[int, int, int], rng: np.random.Ge
     ]
     for theirs, own in cases:
         for right in (y, turned):
-            assert_close(cukern.asnumpy(cukern.matmul(x, right, **own)), *expected(a, b, **theirs), dtype)
+            assert_close(cukern.asnumpy(cukern.matmul(x, right, **own)), *fused_product(a, b, **theirs), dtype)
         out = cukern.empty(c.shape, dtype=dtype)
         assert cukern.matmul(x, y, out=out, **own) is out
-        assert_close(cukern.asnumpy(out), *expected(a, b, **theirs), dtype)
-    wanted = expected(a, b, c=c, beta=3, bias=bias)
+        assert_close(cukern.asnumpy(out), *fused_product(a, b, **theirs), dtype)
+    wanted = fused_product(a, b, c=c, beta=3, bias=bias)
     assert cukern.matmul(x, y, c=z, beta=3, bias=w, out=z) is z
     assert_close(cukern.asnumpy(z), *wanted, dtype)
 
@@ -86,15 +86,15 @@ def test_what_is_not_fused(rng: np.random.Generator) -> None:
     """The same results in other ways: columns of a larger result, an addend of another type, rows that are apart."""
     a, b, c, bias = operands(rng, (40, 30, 50), np.dtype("f4"))
     x, y = cukern.asarray(a), cukern.asarray(b)
-    wanted = expected(a, b, bias=bias, c=c)
+    wanted = fused_product(a, b, bias=bias, c=c)
     column_major = cukern.empty((50, 40), dtype="f4").T
     for out in (None, column_major, cukern.empty((40, 100), dtype="f4")[:, ::2], cukern.empty((40, 50), dtype="f8")):
         found = cukern.matmul(x, y, bias=cukern.asarray(bias), c=cukern.asarray(c), out=out)
         assert_close(cukern.asnumpy(found).astype("f4"), *wanted, np.dtype("f4"))
     halves = bias.astype("f2")
     found = cukern.matmul(x, y, bias=cukern.asarray(halves), c=cukern.asarray(c))
-    assert_close(cukern.asnumpy(found), *expected(a, b, bias=halves.astype("f4"), c=c), np.dtype("f4"))
+    assert_close(cukern.asnumpy(found), *fused_product(a, b, bias=halves.astype("f4"), c=c), np.dtype("f4"))
     overlapping = cukern.asarray(np.vstack([c, c[:1]]))
     found = cukern.matmul(x, y, c=overlapping[1:], out=overlapping[:-1])
-    wanted = expected(a, b, c=np.vstack([c[1:], c[:1]]))
+    wanted = fused_product(a, b, c=np.vstack([c[1:], c[:1]]))
     assert_close(cukern.asnumpy(found), *wanted, np.dtype("f4"))

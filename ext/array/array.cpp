@@ -164,15 +164,6 @@ bool fill_with(const ModuleState &state, const char *function, Array *array, con
 
 namespace {
 
-PyRef tuple_of(int n, const std::int64_t *values, std::int64_t factor) noexcept {
-    PyRef tuple = PyRef::steal(PyTuple_New(n));
-    for (int i = 0; tuple && i < n; ++i) {
-        PyObject *value = PyLong_FromLongLong(values[i] * factor);
-        if (value == nullptr || PyTuple_SetItem(tuple.get(), i, value) != 0) return {};
-    }
-    return tuple;
-}
-
 void array_dealloc(PyObject *self) {
     Array *array = array_of(self);
     if (array->weak_references != nullptr) PyObject_ClearWeakRefs(self);

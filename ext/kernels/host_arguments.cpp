@@ -7,18 +7,10 @@
 #include "interop/frameworks.h"
 #include "kernels/kernels.h"
 #include "types/element_types.h"
+#include "view/shapes.h"
 
 namespace cukern::py {
 namespace {
-
-PyRef tuple_of(const std::int64_t *numbers, int count) noexcept {
-    PyRef tuple = PyRef::steal(PyTuple_New(count));
-    for (int i = 0; tuple && i < count; ++i) {
-        PyObject *const number = PyLong_FromLongLong(numbers[i]);
-        if (number == nullptr || PyTuple_SetItem(tuple.get(), i, number) != 0) return {};
-    }
-    return tuple;
-}
 
 // _host_layout(array, function, name)
 PyObject *host_layout_method(PyObject *module, PyObject *args) {
@@ -35,10 +27,8 @@ PyObject *host_layout_method(PyObject *module, PyObject *args) {
         return nullptr;
     if (!operand.on_host()) Py_RETURN_NONE;
     const ByteLayout &layout = operand.layout();
-    std::int64_t strides[kMaxDims];
-    for (int d = 0; d < layout.ndim; ++d) strides[d] = layout.stride(d);
-    const PyRef shape = tuple_of(layout.shape, layout.ndim);
-    const PyRef steps = tuple_of(strides, layout.ndim);
+    const PyRef shape = tuple_of(layout.ndim, layout.shape);
+    const PyRef steps = tuple_of(layout.ndim, layout.strides, layout.stride_unit);
     const PyRef address = PyRef::steal(PyLong_FromVoidPtr(const_cast<void *>(layout.data)));
     if (!shape || !steps || !address) return nullptr;
     return Py_BuildValue("sOOOO", name_of(operand.type()), shape.get(), steps.get(), address.get(),
@@ -50,22 +40,17 @@ PyObject *allocate_like_method(PyObject *module, PyObject *args) {
     PyObject *like = nullptr;
     PyObject *dtype = nullptr;
     PyObject *lengths = nullptr;
-    if (PyArg_ParseTuple(args, "OOO!:_allocate_like", &like, &dtype, &PyTuple_Type, &lengths) == 0) return nullptr;
+    if (PyArg_ParseTuple(args, "OOO:_allocate_like", &like, &dtype, &lengths) == 0) return nullptr;
     const ModuleState &state = state_of(module);
     const ArgumentInfo argument{state, "_allocate_like", "like"};
     ReadContext reading;
     Operand operand;
     ElementType type{};
-    Shape shape{};
-    if (!operand.read_layout(argument, like, reading) || !parse_dtype(state, "_allocate_like", dtype, &type))
+    Shape shape;
+    if (!operand.read_layout(argument, like, reading) || !parse_dtype(state, argument.function, dtype, &type) ||
+        !parse_shape(argument.function, lengths, &shape))
         return nullptr;
     if (operand.family() != Family::exchange) Py_RETURN_NONE;
-    shape.ndim = static_cast<int>(PyTuple_Size(lengths));
-    if (shape.ndim > kMaxDims) return PyErr_Format(PyExc_ValueError, "_allocate_like: too many dimensions");
-    for (int d = 0; d < shape.ndim; ++d) {
-        shape.lengths[d] = PyLong_AsLongLong(PyTuple_GetItem(lengths, d));
-        if (shape.lengths[d] == -1 && PyErr_Occurred() != nullptr) return nullptr;
-    }
     ForeignArray fresh;
     return make_by_exchange(argument, operand.api(), operand.foreign_device(), type, shape, &fresh).release();
 }

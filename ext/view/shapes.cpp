@@ -85,12 +85,17 @@ bool parse_only_keyword(const char *function, PyObject *keywords, const char *na
     return true;
 }
 
-PyRef shape_text(int ndim, const std::int64_t *shape) noexcept {
-    PyRef tuple = PyRef::steal(PyTuple_New(ndim));
-    for (int i = 0; tuple && i < ndim; ++i) {
-        PyObject *length = PyLong_FromLongLong(shape[i]);
-        if (length == nullptr || PyTuple_SetItem(tuple.get(), i, length) != 0) return {};
+PyRef tuple_of(int count, const std::int64_t *numbers, std::int64_t factor) noexcept {
+    PyRef tuple = PyRef::steal(PyTuple_New(count));
+    for (int i = 0; tuple && i < count; ++i) {
+        PyObject *number = PyLong_FromLongLong(numbers[i] * factor);
+        if (number == nullptr || PyTuple_SetItem(tuple.get(), i, number) != 0) return {};
     }
+    return tuple;
+}
+
+PyRef shape_text(int ndim, const std::int64_t *shape) noexcept {
+    const PyRef tuple = tuple_of(ndim, shape);
     return tuple ? PyRef::steal(PyObject_Str(tuple.get())) : PyRef();
 }
 

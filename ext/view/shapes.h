@@ -16,6 +16,9 @@ bool parse_axes(const ModuleState &state, const char *function, PyObject *object
 // For methods whose positional arguments are read otherwise.
 bool parse_only_keyword(const char *function, PyObject *keywords, const char *name, PyObject **value) noexcept;
 
+// A tuple of ints, each times a factor.
+PyRef tuple_of(int count, const std::int64_t *numbers, std::int64_t factor = 1) noexcept;
+
 // "(3, 4)", or "(3,)" as Python writes it.
 PyRef shape_text(int ndim, const std::int64_t *shape) noexcept;
 

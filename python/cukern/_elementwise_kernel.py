@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _cukern
+from ._formula_argument import Argument
 from ._formula_kernel import (
     BLOCK,
     MOST_INT,
     VECTOR_BYTES,
-    Argument,
     FormulaKernel,
     Plan,
     are_aligned,

@@ -11,77 +11,13 @@ from typing import Any
 import numpy as np
 
 from . import _cukern
+from ._formula_argument import Argument, element_name
 from ._formula_source import SIZES, Operand, Parameter, broadcast_strides, divisor_numbers, parse_parameters
 
 BLOCK = 256
 MOST_PLANS = 256  # of a kernel
 VECTOR_BYTES = 16  # that a thread loads at once of the widest operand
 MOST_INT = 2**31 - 2**24  # elements for which 32 bits are enough, with what a step goes beyond
-
-
-class Argument:
-    """An argument of a call: a number, or an array with its element type, shape and strides in elements.
-
-    An array in host memory has the strides of its copy on the device once that is made.
-    """
-
-    __slots__ = ("device", "element", "host", "is_array", "memory", "pointee", "shape", "strides", "value")
-
-    def __init__(self, value: Any, function: str = "fuse", name: str = "an argument") -> None:
-        self.value = value
-        self.is_array = False
-        self.host: tuple[Any, ...] | None = None  # of an array in host memory: _cukern._host_layout
-        self.memory: str | None = None  # of others
-        self.element: str | None = None  # None: a number of Python, which adopts the parameter's
-        self.shape: tuple[int, ...] = ()
-        self.strides: tuple[int, ...] = ()
-        self.pointee = value  # what the kernel is given
-        self.device: Any = None
-        if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
-            return
-        if isinstance(value, np.generic):
-            self.element = _name_of(value.dtype)
-            self.pointee = value.item()  # which takes the type that is decided on
-            return
-        self.is_array = True
-        if not isinstance(value, _cukern.Array):
-            self.host = _cukern._host_layout(value, function, name)
-        if self.host is not None:
-            self.element, self.shape = self.host[:2]
-            return
-        array = value
-        if not isinstance(value, _cukern.Array):
-            array = _cukern.from_dlpack(value) if hasattr(value, "__dlpack__") else _cukern.asarray(value)
-        self.memory = array.memory
-        self.element = _name_of(array.dtype)
-        self.shape = array.shape
-        self._lies_as(array)
-
-    def _lies_as(self, array: Any) -> None:
-        self.device = array.device
-        self.strides = tuple(stride // array.itemsize for stride in array.strides)
-
-    def upload(self, copies: dict[Any, Any]) -> None:
-        """Give the kernel a copy of an array of the host, the same one for the same memory."""
-        if self.host is None:
-            return
-        if self.host not in copies:
-            copies[self.host] = _cukern.asarray(self.value)
-        self.pointee = copies[self.host]
-        self._lies_as(self.pointee)
-
-    def is_packed(self) -> bool:
-        """Whether elements lie side by side in C order."""
-        expected = 1
-        for n, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
-            if n != 1 and stride != expected:
-                return False
-            expected *= n
-        return True
-
-
-def _name_of(dtype: Any) -> str:
-    return str(getattr(dtype, "name", dtype))
 
 
 def bind_types(name: str, parameters: Sequence[Parameter], arguments: Sequence[Argument | None]) -> dict[str, str]:
@@ -203,14 +139,11 @@ class FormulaKernel:
                 _cukern.asnumpy(output.pointee, out=output.value)
         if not made:
             return tuple(args[inputs:])
-        hosts = [argument for argument in arguments if argument is not None and argument.host is not None]
-        if hosts:
+        if any(argument is not None and argument.host is not None for argument in arguments):
             return tuple(_like_on_host(_first_array(args), array, arguments) for array in made)
-        return (
-            tuple(made)
-            if plan.like is None
-            else tuple(_cukern._convert_like(_first_array(args), array) for array in made)
-        )
+        if plan.like is None:
+            return tuple(made)
+        return tuple(_cukern._convert_like(_first_array(args), array) for array in made)
 
     def _read(self, args: Sequence[Any]) -> list[Argument | None]:
         """Return the arguments, with None for outputs that are to be made."""
@@ -222,8 +155,7 @@ class FormulaKernel:
         given = [
             Argument(value, self.name, parameter.name) for value, parameter in zip(args, self.params, strict=False)
         ]
-        beside = [a for a in given if a.memory == "device" or (a.memory and not isinstance(a.value, _cukern.Array))]
-        if beside and any(argument.host is not None for argument in given):
+        if any(argument.host for argument in given) and not all(argument.goes_with_host() for argument in given):
             raise TypeError(
                 f"{self.name}: some arrays are in host memory and some in device memory; copy those of the host to the "
                 "device first, as by cukern.asarray()"
@@ -232,8 +164,7 @@ class FormulaKernel:
         copies: dict[Any, Any] = {}
         for argument in given:
             argument.upload(copies)
-        arguments: list[Argument | None] = [*given]
-        return arguments + [None] * (len(self.params) - len(args))
+        return [*given, *[None] * (len(self.params) - len(args))]
 
     def _check_host_outputs(self, outputs: Sequence[Argument]) -> None:
         """Check what copies on the device would not show."""
@@ -399,7 +330,7 @@ def _like_on_host(like: Any, array: Any, arguments: Sequence[Argument | None]) -
         return _cukern.asarray(array, memory="managed" if is_managed else "pinned")
     if isinstance(like, np.ndarray) or not hasattr(like, "__dlpack__"):
         return _cukern.asnumpy(array)
-    own = _cukern._allocate_like(like, _name_of(array.dtype), array.shape)
+    own = _cukern._allocate_like(like, element_name(array.dtype), array.shape)
     if own is not None:
         return _cukern.asnumpy(array, out=own)
     return _cukern._convert_like(like, _cukern.asnumpy(array))

@@ -19,7 +19,7 @@ import numpy as np
 
 from . import _cukern
 from ._elementwise_kernel import ElementwiseKernel
-from ._formula_kernel import Argument
+from ._formula_argument import Argument
 from ._formula_source import Parameter
 from ._number_text import CPP, number_kind
 from ._reduction_kernel import ReductionKernel

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from . import _cukern
+from ._formula_argument import Argument
 from ._formula_kernel import (
     BLOCK,
     MOST_INT,
     VECTOR_BYTES,
-    Argument,
     FormulaKernel,
     Plan,
     are_aligned,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import _cukern
-from ._formula_kernel import Argument
+from ._formula_argument import Argument
 from ._formula_source import Parameter
 from ._number_text import CPP, double_text, limits_of, literal, number_kind, number_type, read_number
 from ._traced import COMPARISONS, KINDS, NUMBERS, CannotFuseError, RunAsItIs, Traced, TracedNumber, sample_of
