@@ -271,19 +271,28 @@ CUKERN_HD float tan(float x) {
     return -std::fma(inverse, std::fma(-tangent, inverse, 1.0F), inverse);
 }
 
+// Roots and quotients rounded by themselves take several times the instructions, more than hide behind memory.
 CUKERN_HD float hypot(float a, float b) {
-    float x = std::fmax(std::fabs(a), std::fabs(b));
-    float y = std::fmin(std::fabs(a), std::fabs(b));
-    if (x == kInfinity) return x;
-    if (a != a || b != b) return a + b;
-    if (y == 0) return x;
-    const float scale = x > power_of_two(60) ? power_of_two(-70) : x < power_of_two(-60) ? power_of_two(90) : 1;
-    x *= scale;
-    y *= scale;
-    const Pair p = product(x, x);
-    const Pair q = product(y, y);
+    const float larger = std::fmax(std::fabs(a), std::fabs(b));
+    const float smaller = std::fmin(std::fabs(a), std::fabs(b));
+    // The power of two below the larger one, as far as its inverse is a normal number.
+    constexpr std::uint32_t kExponent = 0x7F800000;
+    constexpr std::uint32_t kLeast = 1U << 23;
+    constexpr std::uint32_t kMost = 253U << 23;
+    std::uint32_t power = bit_cast<std::uint32_t>(larger) & kExponent;
+    power = power < kLeast ? kLeast : power > kMost ? kMost : power;
+    const auto inverse = bit_cast<float>((254U << 23) - power);
+    const Pair p = product(larger * inverse, larger * inverse);
+    const Pair q = product(smaller * inverse, smaller * inverse);
     const Pair total = ordered_sum(p.high, q.high);
-    return value_of(square_root({total.high, total.low + p.low + q.low})) * (1 / scale);
+    // A root, and one step of Newton's method with what the sum has beyond its square.
+    const float inverse_root = rough_inverse_root(total.high);
+    const float root = total.high * inverse_root;
+    const float rest = std::fma(-root, root, total.high) + (total.low + p.low + q.low);
+    const float found = std::fma(rest, 0.5F * inverse_root, root) * bit_cast<float>(power);
+    if (larger == kInfinity) return larger;
+    if (a != a || b != b) return a + b;
+    return smaller == 0 ? larger : found;
 }
 
 CUKERN_HD float atan2(float y, float x) {

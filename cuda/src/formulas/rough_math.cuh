@@ -31,6 +31,17 @@ CUKERN_HD float rough_root(float a) {
 #endif
 }
 
+// One over the root of a normal number.
+CUKERN_HD float rough_inverse_root(float a) {
+#ifdef __CUDA_ARCH__
+    float inverse;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(a));
+    return inverse;
+#else
+    return 1 / std::sqrt(a);
+#endif
+}
+
 // atan2, to some 6 units in the last place: the polynomial interpolates atan(q) / q.
 CUKERN_HD float rough_angle(float y, float x) {
     const float u = std::abs(x);
