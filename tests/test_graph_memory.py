@@ -105,6 +105,15 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "packed product": lambda x, out, s: cukern.matmul_tiled(
         x[: 1 << 12].reshape(64, 64)[:, ::2], x[: 1 << 12].reshape(64, 64)[::2], out=out, stream=s
     ),
+    "product with steps after it": lambda x, out, s: cukern.matmul_tiled(
+        *(x[: 1 << 12].reshape(64, 64),) * 2,
+        c=x[: 1 << 12].reshape(64, 64),
+        beta=0.5,
+        activation="gelu",
+        out=out,
+        stream=s,
+    ),
+    "vecdot of another type": lambda x, out, s: cukern.vecdot(x.reshape(64, -1), x.reshape(64, -1), out=out, stream=s),
 }
 OUT: dict[str, Callable[[], Any]] = {
     "sum over rows": lambda: cukern.zeros(4, "float32"),
@@ -112,6 +121,8 @@ OUT: dict[str, Callable[[], Any]] = {
     "cumulative_sum": lambda: cukern.zeros(LONG, "float32"),
     "cumulative_sum of another type": lambda: cukern.zeros(LONG, "float32"),
     "packed product": lambda: cukern.zeros((64, 64), "float64"),
+    "product with steps after it": lambda: cukern.zeros((64, 64), "float32"),
+    "vecdot of another type": lambda: cukern.zeros(64, "float64"),
 }
 
 
@@ -193,6 +204,28 @@ def test_what_a_graph_owns_comes_back_with_its_end() -> None:
         allocations.append(cukern.counters()["driver_allocations"])
     if POOLED:
         assert allocations[1:] == allocations[:-1]  # the next graph's memory is that of the last one
+
+
+def test_what_a_call_of_many_steps_needs_comes_back_with_its_graph() -> None:
+    """Later calls of the graph have it again, and once the graph is gone everybody."""
+    x, out = cukern.asarray(random((512, 512))), cukern.zeros((512, 512), "float32")
+
+    def product(**options: Any) -> None:
+        cukern.matmul_tiled(x, x, c=x, beta=0.5, activation="gelu", out=out, **options)
+
+    product()
+    before = at_rest()
+    graph = Graph()
+    with graph.captured() as stream:
+        product(stream=stream)
+        first = cukern.memory_info()["in_use"]
+        for _ in range(5):
+            product(stream=stream)
+        assert cukern.memory_info()["in_use"] == first
+    graph.replay()
+    assert used() > before
+    del graph, stream
+    assert comes_back_to(before)
 
 
 def test_memory_that_is_freed_while_its_stream_is_captured() -> None:

@@ -185,7 +185,7 @@ def test_an_unfriendly_exporter() -> None:
 def test_a_shape_whose_size_overflows() -> None:
     a, b = np.broadcast_to(np.float32(1), (2**40, 1)), np.broadcast_to(np.float32(1), (1, 2**40))
     for function in (cukern.add, cukern.matmul):
-        with pytest.raises(ValueError, match=r"the result's shape \(1099511627776, 1099511627776\) has more elements"):
+        with pytest.raises(ValueError, match=r"the result of shape \(1099511627776, 1099511627776\) has more elements"):
             function(a, b)
 
 

@@ -4,6 +4,7 @@
 #include "array/array.h"
 
 #include <cstddef>
+#include <utility>
 
 #include "array/signatures.h"
 #include "base/errors.h"
@@ -111,21 +112,25 @@ Status allocate_from_driver(MemoryKind kind, std::size_t size, const StreamRef &
 
 }  // namespace
 
+namespace {
+
+thread_local bool g_makes_temporaries = false;
+
+}  // namespace
+
+TemporaryArrays::TemporaryArrays() noexcept : before_(std::exchange(g_makes_temporaries, true)) {}
+TemporaryArrays::~TemporaryArrays() { g_makes_temporaries = before_; }
+
 PyRef new_array(const ModuleState &state, const char *function, MemoryKind kind, ElementType type, int ndim,
                 const std::int64_t *shape, const std::int64_t *strides, const StreamRef &stream) noexcept {
     std::int64_t bytes = 0;
-    if (!checked_bytes(shape, ndim, size_of(type), &bytes)) {
-        const PyRef text = shape_text(ndim, shape);
-        if (text)
-            PyErr_Format(PyExc_ValueError,
-                         "%s: shape %U has a negative length, or more elements than memory can hold", function,
-                         text.get());
-        return {};
-    }
+    if (!checked_size(function, "an array", ndim, shape, size_of(type), &bytes)) return {};
     release_finished();  // which may run code of Python
     bool capturing = false;
     Status status = stream_is_capturing(stream, &capturing);
-    if (status == CUKERN_OK && capturing && Graph::captured_on(stream) == nullptr) {
+    const bool is_foreign = status == CUKERN_OK && capturing && Graph::captured_on(stream) == nullptr;
+    const bool is_of_call = is_foreign && g_makes_temporaries && kind == MemoryKind::device;
+    if (is_foreign && !is_of_call) {
         PyErr_Format(PyExc_RuntimeError,
                      "%s: the stream is being captured, and a new array's memory would be used again after the "
                      "capture; make the array before it and pass it as out=",
@@ -135,6 +140,7 @@ PyRef new_array(const ModuleState &state, const char *function, MemoryKind kind,
     Storage *storage = nullptr;
     const auto size = static_cast<std::size_t>(bytes);
     const auto from_driver = [&] {
+        if (is_of_call) return Storage::allocate_in_graph(size, stream, &storage);
         Graph *const graph = Graph::captured_on(stream);  // which a collection of garbage may have ended
         return graph != nullptr ? graph->allocate(kind, size, stream, &storage)
                                 : allocate_from_driver(kind, size, stream, &storage);

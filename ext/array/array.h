@@ -62,6 +62,19 @@ PyRef array_view(Array *array, char *data, int ndim, const std::int64_t *shape,
 PyRef new_array(const ModuleState &state, const char *function, MemoryKind kind, ElementType type, int ndim,
                 const std::int64_t *shape, const std::int64_t *strides, const StreamRef &stream) noexcept;
 
+// While it lives, Arrays that this thread makes end with the call that is being made. On a stream that another
+// library captures their memory is the graph's own, where new_array refuses others.
+class TemporaryArrays {
+public:
+    TemporaryArrays() noexcept;
+    ~TemporaryArrays();
+    TemporaryArrays(const TemporaryArrays &) = delete;
+    TemporaryArrays &operator=(const TemporaryArrays &) = delete;
+
+private:
+    bool before_;
+};
+
 // The memory order of a copy, as NumPy's letters name it: C, Fortran, Fortran if the source is (any), that of the
 // source (keep).
 enum class MemoryOrder : std::int8_t { c, fortran, any, keep };

@@ -148,12 +148,8 @@ PyRef broadcast_array(Array *array, const Shape &shape) noexcept {
         return {};
     }
     std::int64_t bytes = 0;
-    for (int i = 0; i < shape.ndim; ++i)
-        if (shape.lengths[i] < 0) bytes = -1;
-    if (bytes < 0 || !checked_bytes(shape.lengths, shape.ndim, size_of(array->type), &bytes)) {
-        PyErr_SetString(PyExc_ValueError, "broadcast_to: the shape has more elements than memory can hold");
+    if (!checked_size("broadcast_to", "a view", shape.ndim, shape.lengths, size_of(array->type), &bytes))
         return {};
-    }
     PyRef result = array_view(array, array->data, shape.ndim, shape.lengths, wide.strides);
     if (result) array_of(result.get())->read_only = true;  // one element may stand for many
     return result;

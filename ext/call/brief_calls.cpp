@@ -11,7 +11,6 @@
 #include "types/element_types.h"
 #include "view/tracked_view.h"
 
-#include "cukern/graph.h"
 #include "cukern/host_loops.h"
 #include "cukern/tensor_view.h"
 

@@ -329,14 +329,8 @@ bool Operand::set_memory(const ArgumentInfo &argument, void *data, int ndim, con
         if (shape[i] > 1 && (strides[i] & (item_size - 1)) != 0) aligned_ = false;
     }
     std::int64_t bytes = 0;
-    if (!checked_bytes(view.shape, ndim, size_of(view.type), &bytes)) {
-        const PyRef text = shape_text(ndim, view.shape);
-        if (text)
-            PyErr_Format(PyExc_ValueError,
-                         "%s: %s of shape %U has a negative length, or more elements than memory can hold",
-                         argument.function, argument.name, text.get());
+    if (!checked_size(argument.function, argument.name, ndim, view.shape, size_of(view.type), &bytes))
         return false;
-    }
     layout_ = {data, item_size, ndim, layout_shape_, byte_strides_};
     if (ndim == 0 && !access_.location.reachable) {  // its value travels with the call
         view.immediate = true;

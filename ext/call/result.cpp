@@ -121,13 +121,8 @@ bool Result::prepare(const Request &request, const Shape &shape, ElementType typ
                      int num_operands, Overlap overlap, ReadContext &reading) noexcept {
     const std::uint64_t collections_before = collections();
     std::int64_t bytes = 0;
-    if (!checked_bytes(shape.lengths, shape.ndim, size_of(type), &bytes)) {
-        const PyRef text = shape_text(shape.ndim, shape.lengths);
-        if (text)
-            PyErr_Format(PyExc_ValueError, "%s: the result's shape %U has more elements than memory can hold",
-                         request.function, text.get());
+    if (!checked_size(request.function, "the result", shape.ndim, shape.lengths, size_of(type), &bytes))
         return false;
-    }
     if (request.out != nullptr) {
         object_ = PyRef::borrow(request.out);
         if (!operand_.read_out({request.state, request.function, "out"}, request.out, reading) ||

@@ -65,7 +65,7 @@ bool joined_shape(const char *function, const Parts &parts, int axis, Shape *sha
             return false;
         }
         if (__builtin_add_overflow(shape->lengths[axis], view.shape[axis], &shape->lengths[axis])) {
-            PyErr_Format(PyExc_ValueError, "%s: the result has more elements than memory can hold", function);
+            raise_too_large(function, "the result", 0, nullptr);
             return false;
         }
     }

@@ -12,7 +12,6 @@
 #include "base/errors.h"
 #include "base/methods.h"
 #include "base/signature.h"
-#include "call/arguments.h"
 #include "call/result.h"
 #include "streams/stream_types.h"
 

@@ -11,6 +11,7 @@
 #include "base/errors.h"
 #include "interop/array_exchange.h"
 #include "types/element_types.h"
+#include "view/shapes.h"
 
 namespace cukern::py {
 namespace {
@@ -228,8 +229,11 @@ bool read_tensor(const ArgumentInfo &argument, const dlpack::Tensor &tensor, For
                 ? !__builtin_mul_overflow(tensor.strides[i], size, &array->strides[i])
                 : !__builtin_mul_overflow(stride, std::max<std::int64_t>(tensor.shape[i], 1), &stride);
         if (!fits && tensor.shape[i] > 1 && !empty) {
-            PyErr_Format(PyExc_ValueError, "%s: %s has more elements, or longer strides, than memory can hold",
-                         argument.function, argument.name);
+            if (tensor.strides == nullptr)
+                raise_too_large(argument.function, argument.name, tensor.ndim, tensor.shape);
+            else
+                PyErr_Format(PyExc_ValueError, "%s: %s has longer strides than memory can hold", argument.function,
+                             argument.name);
             return false;
         }
     }
@@ -283,13 +287,9 @@ bool check_memory(const ArgumentInfo &argument, ForeignArray *array) noexcept {
         return false;
     }
     std::int64_t bytes = 0;
-    if (checked_bytes(array->shape, array->ndim, size, &bytes)) {
-        array->bytes = bytes;
-        return true;
-    }
-    PyErr_Format(PyExc_ValueError, "%s: %s has a negative length, or more elements than memory can hold",
-                 argument.function, argument.name);
-    return false;
+    if (!checked_size(argument.function, argument.name, array->ndim, array->shape, size, &bytes)) return false;
+    array->bytes = bytes;
+    return true;
 }
 
 bool check_foreign(const ArgumentInfo &argument, const TypeRecord &record, PyObject *object,

@@ -1,8 +1,6 @@
 // The arguments of a kernel that a user brings: read, checked against its parameters, laid out as one block.
 #pragma once
 
-#include <new>
-
 #include "call/operand.h"
 #include "kernels/kernels.h"
 

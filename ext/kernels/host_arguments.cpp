@@ -5,7 +5,6 @@
 #include "base/methods.h"
 #include "call/operand.h"
 #include "interop/frameworks.h"
-#include "kernels/kernels.h"
 #include "types/element_types.h"
 #include "view/shapes.h"
 

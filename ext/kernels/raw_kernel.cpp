@@ -10,7 +10,7 @@
 #include "base/errors.h"
 #include "base/methods.h"
 #include "base/signature.h"
-#include "kernels/arguments.h"
+#include "kernels/kernels.h"
 #include "streams/stream_types.h"
 
 namespace cukern::py {

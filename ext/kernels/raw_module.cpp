@@ -8,7 +8,6 @@
 #include <cstring>
 #include <utility>
 
-#include "array/array.h"
 #include "base/backend.h"
 #include "base/errors.h"
 #include "base/methods.h"

@@ -1,6 +1,9 @@
 // dot and vecdot, made of other operations: products, and their sum in the type that sums are computed in.
 #include "base/python.h"
 
+#include <optional>
+
+#include "array/array.h"
 #include "base/methods.h"
 #include "base/signature.h"
 #include "call/operand.h"
@@ -22,6 +25,8 @@ PyObject *sum_products(ModuleState &state, const char *function, const Pair &pai
                        long axis) noexcept {
     const bool narrow = size_of(type) == 2 && is_floating(type);
     const bool is_bool = type == ElementType::bool_;
+    std::optional<TemporaryArrays> scope;  // all but the result
+    if (pair.out != nullptr) scope.emplace();
     const PyRef wide =
         narrow ? PyRef::steal(run_cast(state, function, pair.a, ElementType::float32, nullptr, pair.stream))
                : PyRef::borrow(pair.a);

@@ -2,6 +2,7 @@
 #include "base/python.h"
 
 #include <cstring>
+#include <optional>
 
 #include "array/array.h"
 #include "base/backend.h"
@@ -123,6 +124,8 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
 
 PyObject *run_cast(ModuleState &state, const char *function, PyObject *object, ElementType type, PyObject *out,
                    PyObject *given_stream) noexcept {
+    std::optional<TemporaryArrays> scope;
+    if (out != nullptr) scope.emplace();
     PyRef result = PyRef::steal(run(state, function, Op::positive, object, nullptr, &type, nullptr, given_stream));
     if (!result || out == nullptr) return result.release();
     // `out` may have another type: it takes the values that `type` has made of them.

@@ -2,7 +2,6 @@
 #include "base/python.h"
 
 #include "base/backend.h"
-#include "base/errors.h"
 #include "call/result.h"
 #include "ops/operations.h"
 #include "ops/product_views.h"

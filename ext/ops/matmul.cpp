@@ -1,13 +1,13 @@
 // Products of matrices: view, check, launch, return. products.cpp has the functions of the module.
 #include "base/python.h"
 
+#include "array/array.h"
 #include "base/backend.h"
 #include "base/errors.h"
 #include "call/planned_calls.h"
 #include "call/result.h"
 #include "ops/operations.h"
 #include "ops/product_views.h"
-#include "types/element_types.h"
 
 #include "cukern/operations.h"
 
@@ -23,6 +23,7 @@ bool is_widened(ElementType type) noexcept {
 // its own type before.
 PyObject *copy_narrowed(PyObject *module, const char *function, const ProductOptions &options, ElementType type,
                         PyObject *first, PyObject *second, PyObject *out, PyObject *given_stream) noexcept {
+    const TemporaryArrays scope;
     const PyRef product =
         PyRef::steal(run_matmul(module, function, options, first, second, nullptr, given_stream));
     return product ? run_cast(state_of(module), function, product.get(), type, out, given_stream) : nullptr;

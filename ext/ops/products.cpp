@@ -9,14 +9,15 @@
 #include <cmath>
 #include <cstring>
 #include <initializer_list>
+#include <optional>
 
+#include "array/array.h"
 #include "base/errors.h"
 #include "base/methods.h"
 #include "base/signature.h"
 #include "call/arguments.h"
 #include "call/operand.h"
 #include "ops/operations.h"
-#include "types/element_types.h"
 #include "view/shapes.h"
 
 namespace cukern::py {
@@ -201,6 +202,8 @@ PyObject *run_with_epilogue(PyObject *module, const char *function, ProductOptio
     if (epilogue.beta != nullptr && !is_zero(epilogue.beta, &ignores_c)) return nullptr;
     PyRef fused = try_fused(module, function, options, epilogue, type, ignores_c, first, second, out, stream);
     if (!fused || Py_IsNone(fused.get()) == 0) return fused.release();
+    std::optional<TemporaryArrays> scope;  // the product is copied to `out` at the end
+    if (out != nullptr) scope.emplace();
     options.keeps_sums = true;
     PyRef product = PyRef::steal(run_matmul(module, function, options, first, second, nullptr, stream));
     if (!product) return nullptr;

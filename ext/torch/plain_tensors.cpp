@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "base/methods.h"
 #include "interop/frameworks.h"
 #include "torch/plain_tensors.h"
 

@@ -28,4 +28,11 @@ struct ShapeText {
     explicit ShapeText(const Shape &shape) noexcept;
 };
 
+// The bytes of packed elements. ValueError where the shape of `what` has a negative length, or is too large.
+bool checked_size(const char *function, const char *what, int ndim, const std::int64_t *shape, int item_size,
+                  std::int64_t *bytes) noexcept;
+
+// That ValueError; without a shape where none can be told.
+void raise_too_large(const char *function, const char *what, int ndim, const std::int64_t *shape) noexcept;
+
 }  // namespace cukern::py

@@ -77,6 +77,10 @@ public:
     static Status allocate_idle(MemoryKind kind, std::size_t bytes, const StreamRef &stream,
                                 Storage **out) noexcept;
 
+    // Memory for a part of one call on `stream`, which another library is capturing: the graph's own, which later
+    // calls in it use again once the storage is released (see graph_blocks.h).
+    static Status allocate_in_graph(std::size_t bytes, const StreamRef &stream, Storage **out) noexcept;
+
     // Memory of another owner, whose `release` is called once, when no work that was recorded is pending any more:
     // at once, or by release_finished().
     using Release = void (*)(void *owner) noexcept;
@@ -205,6 +209,7 @@ private:
     std::uint64_t free_list_id_ = 0;          // the stream whose free list the block returns to
     OwnedStream *free_list_owner_ = nullptr;  // retained
     void *owner_ = nullptr;
+    bool is_graphs_ = false;  // the memory is a block of a graph, which owner_ is
     // Of the graph that has noted the memory last: twice its number, and 1 where it is written to.
     std::uint64_t note_ = 0;
     int notes_ = 0;                 // that it has made, each of which holds a reference

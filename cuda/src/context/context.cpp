@@ -14,6 +14,7 @@
 #include "cukern/storage.h"
 #include "memory/transfer_options.h"
 #include "host/thread_pool.h"
+#include "cukern/testing.h"
 #include "runtime/fork_mutex.h"
 
 namespace cukern {

@@ -198,6 +198,29 @@ Status Storage::allocate_idle(MemoryKind kind, std::size_t bytes, const StreamRe
     return no_memory();
 }
 
+Status Storage::allocate_in_graph(std::size_t bytes, const StreamRef &stream, Storage **out) noexcept {
+    *out = nullptr;
+    Context *active = nullptr;
+    CUKERN_TRY(context(&active));
+    Capture capture;
+    CUKERN_TRY(active->runtime.find_capture(stream.handle, &capture));
+    if (!capture.is_active) return allocate(MemoryKind::device, bytes, stream, false, out);
+    GraphBlocks::Owned *block = nullptr;
+    if (bytes > 0) {
+        const DeviceGuard guard(active->runtime, stream.device);
+        CUKERN_TRY(guard.status());
+        CUKERN_TRY(active->graph_blocks.acquire(capture, stream, bytes, &block));
+    }
+    *out = make(active, MemoryKind::device, bytes, stream, block == nullptr ? nullptr : block->data);
+    if (*out == nullptr) {
+        if (block != nullptr) active->graph_blocks.give_back(block);
+        return no_memory();
+    }
+    (*out)->owner_ = block;
+    (*out)->is_graphs_ = block != nullptr;
+    return CUKERN_OK;
+}
+
 Status Storage::adopt(MemoryKind kind, void *data, std::size_t bytes, int device, Release release, void *owner,
                       Storage **out) noexcept {
     Context *active = nullptr;
@@ -381,11 +404,11 @@ void Storage::destroy_deferred() noexcept {
 }
 
 void Storage::destroy() noexcept {
-    if (give_as_spare()) {
+    if (!is_graphs_ && give_as_spare()) {
         g_released.fetch_add(1, std::memory_order_relaxed);
         return;
     }
-    const bool frees = generation_ == fork_generation() && !captured_;
+    const bool frees = generation_ == fork_generation() && !captured_ && !is_graphs_;
     if (frees && waits_for_capture()) {
         if (defer_destruction()) return;
         captured_ = true;  // no host memory to remember it by: it is not used again
@@ -395,7 +418,11 @@ void Storage::destroy() noexcept {
 }
 
 void Storage::free_now() noexcept {
-    if (generation_ == fork_generation() && !captured_) {  // a child of fork frees nothing that it inherited
+    if (generation_ != fork_generation()) {
+        // A child of fork frees nothing that it inherited.
+    } else if (is_graphs_) {
+        context_->graph_blocks.give_back(static_cast<GraphBlocks::Owned *>(owner_));
+    } else if (!captured_) {
         Events events;
         if (count_ > 0) {
             const ErrorKeeper kept;  // a destructor must not replace what a caller will report

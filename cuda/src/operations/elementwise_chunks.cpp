@@ -7,7 +7,6 @@
 
 #include <algorithm>
 
-#include "memory/transfer_options.h"
 #include "operations/chunk_cut.h"
 #include "operations/device_budget.h"
 #include "operations/execute.h"

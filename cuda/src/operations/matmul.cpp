@@ -5,7 +5,6 @@
 // cannot express (another element type, negative or zero strides, every second column) is packed into a temporary
 // of the computing type first. Dimensions of batches are merged where their strides allow it, and the rows of all
 // matrices of a batch where b is one matrix; over what is left a loop goes.
-#include <algorithm>
 #include <new>
 #include <utility>
 

@@ -10,7 +10,7 @@
 
 #include "operations/chunk_cut.h"
 #include "operations/device_budget.h"
-#include "operations/execute.h"
+#include "transfer/staging.h"
 #include "operations/matmul.h"
 #include "plan/layout.h"
 #include "transfer/bulk_copy.h"

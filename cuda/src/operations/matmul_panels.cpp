@@ -5,11 +5,9 @@
 
 #include <condition_variable>
 #include <mutex>
-#include <new>
 #include <utility>
 
 #include "operations/device_budget.h"
-#include "operations/execute.h"
 #include "operations/matmul.h"
 #include "operations/panel_schedule.h"
 #include "transfer/bulk_copy.h"

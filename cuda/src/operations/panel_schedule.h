@@ -12,8 +12,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "cukern/status.h"
-
 namespace cukern {
 
 enum class Side : std::int8_t { a, b, out };

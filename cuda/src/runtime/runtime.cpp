@@ -4,6 +4,7 @@
 
 #include "cukern/host_loops.h"
 #include "runtime/graph_calls.h"
+#include "cukern/testing.h"
 #include "runtime/kernel_loader.h"
 
 namespace cukern {

@@ -10,7 +10,6 @@
 #include "cukern/backend.h"
 #include "cukern/memory.h"
 #include "cukern/operations.h"
-#include "cukern/testing.h"
 #include "plan/launch.h"
 
 namespace cukern {

@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "memory/transfer_options.h"
-#include "cukern/transfer.h"
 #include "host/thread_pool.h"
 #include "transfer/work_monitor.h"
 

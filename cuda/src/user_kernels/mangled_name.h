@@ -1,7 +1,6 @@
 // Names of the Itanium C++ ABI, as far as kernels have them: a name is read into a tree of types.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
