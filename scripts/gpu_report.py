@@ -118,7 +118,7 @@ KERNEL_TEMPLATES = [
         "short_rows_kernel",
     ),
     *("columns_kernel", "combine_kernel", "broadcast_kernel", "transpose_kernel"),
-    *("narrow_kernel", "where_kernel", "convert_kernel"),
+    *("interleaved_kernel", "where_kernel", "convert_kernel"),
     *("scan_lines_kernel", "scan_columns_kernel"),
 ]
 

@@ -25,7 +25,7 @@ HEADERS = sorted(
 KERNELS = {
     "device/elementwise/contiguous.cuh": ["contiguous_kernel<One<Op::add, float>, float, 2>"],
     "device/elementwise/broadcast.cuh": ["broadcast_kernel<Group::arithmetic, float, 2>"],
-    "device/elementwise/narrow.cuh": ["narrow_kernel<Group::arithmetic, double, 2>"],
+    "device/elementwise/interleaved.cuh": ["interleaved_kernel<Group::arithmetic, double, 2>"],
     "device/elementwise/transpose.cuh": ["transpose_kernel<Group::copies, std::uint16_t, 1>"],
     "device/elementwise/convert.cuh": ["convert_kernel<BFloat16>"],
     "device/elementwise/where.cuh": ["where_kernel<std::uint32_t>"],

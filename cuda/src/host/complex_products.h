@@ -1,4 +1,4 @@
-// Products of packed complex numbers, by vectors that hold real and imaginary parts in turn, as memory does.
+// Products of packed complex numbers, by vectors of interleaved real and imaginary parts, as memory holds them.
 //
 // Idea: (a + bi)(c + di) takes (a, b) * (c, c) and (b, a) * (d, d): the real part is their difference, the
 // imaginary one their sum. Parts only change places within a pair, where a compiler that separates real from

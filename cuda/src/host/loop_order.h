@@ -47,21 +47,21 @@ inline int better_dimension(const ElementwiseLaunch &launch, double begin) noexc
 // The launch with elements [begin, end) of dimension `along` as rows; if they are more than kPart, they must be a
 // multiple of it.
 inline void take_as_rows(const ElementwiseLaunch &launch, int along, std::int64_t begin, std::int64_t end,
-                         ElementwiseLaunch *turned) noexcept {
-    *turned = launch;
+                         ElementwiseLaunch *rows) noexcept {
+    *rows = launch;
     const std::int64_t length = std::min(end - begin, kPart);
     const std::int64_t parts = (end - begin) / length;
-    turned->count = launch.count / launch.shape[along] * (end - begin);
-    turned->shape[along] = parts;
-    turned->shape[launch.ndim] = length;
+    rows->count = launch.count / launch.shape[along] * (end - begin);
+    rows->shape[along] = parts;
+    rows->shape[launch.ndim] = length;
     for (int i = 0; i < launch.num_operands; ++i) {
         if (launch.immediate[i]) continue;
         const std::int64_t step = launch.strides[i][along];
-        turned->data[i] = static_cast<char *>(launch.data[i]) + begin * step * size_of(launch.types[i]);
-        turned->strides[i][along] = step * length;
-        turned->strides[i][launch.ndim] = step;
+        rows->data[i] = static_cast<char *>(launch.data[i]) + begin * step * size_of(launch.types[i]);
+        rows->strides[i][along] = step * length;
+        rows->strides[i][launch.ndim] = step;
     }
-    ++turned->ndim;
+    ++rows->ndim;
 }
 
 // Calls run() with the launch itself, or with one or two launches that go along a better dimension.
@@ -71,12 +71,12 @@ void run_along_best(const ElementwiseLaunch &launch, double begin, const Run &ru
     if (along < 0) return run(launch);
     const std::int64_t length = launch.shape[along];
     const std::int64_t whole = length < kPart ? length : length - length % kPart;
-    ElementwiseLaunch turned;
-    take_as_rows(launch, along, 0, whole, &turned);
-    run(turned);
+    ElementwiseLaunch rows;
+    take_as_rows(launch, along, 0, whole, &rows);
+    run(rows);
     if (whole == length) return;
-    take_as_rows(launch, along, whole, length, &turned);
-    run(turned);
+    take_as_rows(launch, along, whole, length, &rows);
+    run(rows);
 }
 
 }  // namespace cukern::host

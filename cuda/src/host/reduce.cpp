@@ -43,23 +43,23 @@ constexpr std::int64_t kLeastPlaceRun = std::is_same_v<T, Bool> ? 1 : (sizeof(T)
 // others are packed first, and so are short rows.
 template <Op op, typename T>
 [[gnu::noinline]] typename Reducer<op, T>::A place_of(const ReduceLaunch &launch, HostIndexFunction function,
-                                                      Walk &walk, std::int64_t base, std::int64_t begin,
+                                                      NdIterator &it, std::int64_t base, std::int64_t begin,
                                                       std::int64_t end) noexcept {
     using F = Reducer<op, T>;
     auto best = F::identity();
     constexpr std::int64_t kLength = kPackedBytes / sizeof(T);
     alignas(64) T packed[kLength];
-    const bool is_packed = launch.type == ElementTypeOf<T>::value && walk.stride() == 1;
+    const bool is_packed = launch.type == ElementTypeOf<T>::value && it.stride() == 1;
     for (std::int64_t at = begin; at < end;) {
         const std::int64_t first = at;
         const T *elements = packed;
-        const std::int64_t run = std::min(walk.run(), end - at);
+        const std::int64_t run = std::min(it.run(), end - at);
         if (is_packed && (run >= kLeastPlaceRun<T> || run == end - at)) {
-            elements = reinterpret_cast<const T *>(element_at(launch, base + walk.offset));
-            walk.advance(run);
+            elements = reinterpret_cast<const T *>(element_at(launch, base + it.offset));
+            it.advance(run);
             at += run;
         } else {
-            at += gather<false>(launch, walk, base, packed, std::min(kLength, end - at));
+            at += gather<false>(launch, it, base, packed, std::min(kLength, end - at));
         }
         std::intptr_t index = 0;
         function(const_cast<T *>(elements), at - first, &index, nullptr);
@@ -80,13 +80,13 @@ void join_block(typename F::A sum, typename F::A *waiting, std::uint64_t *blocks
 }
 
 // The sum of n integers that lie packed in runs.
-std::uint64_t sum_of_runs(const ReduceLaunch &launch, NarrowSum sum_of, Walk &walk, std::int64_t base,
+std::uint64_t sum_of_runs(const ReduceLaunch &launch, NarrowSum sum_of, NdIterator &it, std::int64_t base,
                           std::int64_t n) noexcept {
     std::uint64_t sum = 0;
     while (n > 0) {
-        const std::int64_t run = std::min(walk.run(), n);
-        sum += sum_of(element_at(launch, base + walk.offset), run);
-        walk.advance(run);
+        const std::int64_t run = std::min(it.run(), n);
+        sum += sum_of(element_at(launch, base + it.offset), run);
+        it.advance(run);
         n -= run;
     }
     return sum;
@@ -101,10 +101,10 @@ bool reduce_runs(const ReduceLaunch &launch, std::int64_t begin, std::int64_t en
     if (launch.num_reduced != 1 || n < kLeastRun || n > kLoopBlock) return false;
     if (op != Op::any && launch.type != kOwn) return false;
     const std::int64_t stride = launch.reduced_strides[0];
-    [[maybe_unused]] Walk walk(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
+    [[maybe_unused]] NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
     [[maybe_unused]] const auto elements = [&] {
-        const auto *first = reinterpret_cast<const T *>(element_at(launch, walk.offset));
-        walk.advance(1);
+        const auto *first = reinterpret_cast<const T *>(element_at(launch, it.offset));
+        it.advance(1);
         return first;
     };
     if constexpr (op == Op::argmax || op == Op::argmin) {
@@ -121,8 +121,8 @@ bool reduce_runs(const ReduceLaunch &launch, std::int64_t begin, std::int64_t en
         const KindsOf among = kinds_of(launch.type);
         const int size = size_of(launch.type);
         const Finish finish = finish_of(launch.op, n, launch.correction);
-        for (std::int64_t i = begin; i < end; ++i, walk.advance(1)) {
-            const auto kinds = kinds_of_run(among, launch.op, element_at(launch, walk.offset), size, n);
+        for (std::int64_t i = begin; i < end; ++i, it.advance(1)) {
+            const auto kinds = kinds_of_run(among, launch.op, element_at(launch, it.offset), size, n);
             static_cast<Bool *>(launch.out)[i] = Reducer<op, T>::template result<Bool>(kinds, finish);
         }
         return true;
@@ -149,21 +149,21 @@ template <Op op, typename T>
     constexpr ElementType kOwn = ElementTypeOf<T>::value;
     if constexpr (op == Op::any) return kinds_of_range(launch, base, begin, end);
     const bool is_own = launch.type == kOwn;
-    Walk walk(launch.reduced_shape, launch.reduced_strides, launch.num_reduced, begin);
+    NdIterator it(launch.reduced_shape, launch.reduced_strides, launch.num_reduced, begin);
     if constexpr (op == Op::argmax || op == Op::argmin) {
         const HostIndexFunction function = index_function_of(kOwn, op == Op::argmax);
         if (function != nullptr && (is_own || launch.reduced >= kLeastRun))
-            return place_of<op, T>(launch, function, walk, base, begin, end);
+            return place_of<op, T>(launch, function, it, base, begin, end);
     }
     if constexpr (op == Op::sum && std::is_integral_v<T>)
         if (const NarrowSum sum_of = narrow_sum_of(launch.type);
-            sum_of != nullptr && walk.stride() == 1 && walk.run() >= kLeastNarrow)
-            return static_cast<T>(sum_of_runs(launch, sum_of, walk, base, end - begin));
+            sum_of != nullptr && it.stride() == 1 && it.run() >= kLeastNarrow)
+            return static_cast<T>(sum_of_runs(launch, sum_of, it, base, end - begin));
     constexpr bool kJoinsElements = std::is_same_v<A, T>;
     const HostLoop loop = kJoinsElements ? joining_loop<op, T>() : HostLoop{};
     if constexpr (kJoinsElements && (std::is_integral_v<A> || op == Op::max || op == Op::min))
-        if (loop.function != nullptr && is_own && walk.run() >= kLeastLoop<T>)
-            return joined_in_order(launch, loop, walk, base, end - begin, F::identity());
+        if (loop.function != nullptr && is_own && it.run() >= kLeastLoop<T>)
+            return joined_in_order(launch, loop, it, base, end - begin, F::identity());
     constexpr std::int64_t kMost = kJoinsElements ? kPackedBytes / sizeof(T) : kBlock;
     alignas(64) T elements[kMost];
     const std::int64_t length = kJoinsElements && loop.function == nullptr ? kLongBlock : kMost;
@@ -173,27 +173,27 @@ template <Op op, typename T>
     for (std::int64_t at = begin; at < end;) {
         const std::int64_t first = at;
         const T *block = elements;
-        std::int64_t n = std::min(walk.run(), end - at);
+        std::int64_t n = std::min(it.run(), end - at);
         A sum;
         if constexpr (kJoinsElements) {
             if (loop.function != nullptr && is_own && n >= kLeastLoop<T>) {
                 n = std::min(n, kLoopBlock);
-                block = reinterpret_cast<const T *>(element_at(launch, base + walk.offset));
-                sum = joined_by(loop, block, walk.stride(), n);
+                block = reinterpret_cast<const T *>(element_at(launch, base + it.offset));
+                sum = joined_by(loop, block, it.stride(), n);
                 if (n == end - begin) return sum;
-                walk.advance(n);
+                it.advance(n);
                 at += n;
                 join_block<F>(sum, waiting, &blocks);
                 continue;
             }
         }
         n = std::min(n, length);
-        if (is_own && walk.stride() == 1 && (n >= length / 2 || n == end - at)) {
-            block = reinterpret_cast<const T *>(element_at(launch, base + walk.offset));
-            walk.advance(n);
+        if (is_own && it.stride() == 1 && (n >= length / 2 || n == end - at)) {
+            block = reinterpret_cast<const T *>(element_at(launch, base + it.offset));
+            it.advance(n);
             at += n;
         } else {
-            n = gather<kInAnyOrder>(launch, walk, base, elements, std::min(length, end - at));
+            n = gather<kInAnyOrder>(launch, it, base, elements, std::min(length, end - at));
             at += n;
         }
         if constexpr (kJoinsElements)
@@ -247,17 +247,17 @@ template <Op op, typename T>
         std::is_same_v<typename F::A, R> && (op == Op::sum || op == Op::prod || op == Op::max || op == Op::min);
     const bool are_plain = kMayBePlain && finish.divisor == 0;  // results: joined values as they are
     typename F::A sums[kTile<op, T>];
-    Walk walk(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
+    NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
     for (std::int64_t i = begin; i < end;) {
-        const std::int64_t run = std::min(walk.run(), end - i);
+        const std::int64_t run = std::min(it.run(), end - i);
         const std::int64_t tiles = (run - 1) / kTile<op, T> + 1;
         const std::int64_t m = (run - 1) / tiles + 1;  // tiles that are alike
         typename F::A *joined = sums;
         if constexpr (kMayBePlain)
             if (are_plain) joined = out + i;
-        reduce_tile<op, T>(launch, walk.offset, m, 0, launch.reduced, joined);
+        reduce_tile<op, T>(launch, it.offset, m, 0, launch.reduced, joined);
         if (!are_plain) store_results<op, T>(sums, m, finish, out + i);
-        walk.advance(m);
+        it.advance(m);
         i += m;
     }
 }
@@ -307,9 +307,9 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
         parallel_for(launch.kept, grain, [&](std::int64_t begin, std::int64_t end) {
             if (in_columns) return reduce_columns<op, T>(launch, finish, begin, end);
             if (reduce_runs<op, T>(launch, begin, end)) return;
-            Walk walk(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
-            for (std::int64_t i = begin; i < end; ++i, walk.advance(1)) {
-                const A all = reduce_range<op, T>(launch, walk.offset, 0, launch.reduced);
+            NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
+            for (std::int64_t i = begin; i < end; ++i, it.advance(1)) {
+                const A all = reduce_range<op, T>(launch, it.offset, 0, launch.reduced);
                 out[i] = F::template result<R>(all, finish);
             }
         });
@@ -318,10 +318,10 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
     const std::int64_t tiles = (row - 1) / kTile<op, T> + 1;
     const std::int64_t tile = (row - 1) / tiles + 1;
     for (std::int64_t i = 0; i < launch.kept; i += row) {
-        const Walk walk(launch.kept_shape, launch.kept_strides, launch.num_kept, i);
+        const NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, i);
         if constexpr (op == Op::any) {
             if (!in_columns) {  // the first piece may decide, before other threads are woken
-                parts[0] = reduce_range<op, T>(launch, walk.offset, 0, std::min(launch.reduced, kFirstTruths));
+                parts[0] = reduce_range<op, T>(launch, it.offset, 0, std::min(launch.reduced, kFirstTruths));
                 if (is_decided(parts[0], launch.op)) {
                     out[i] = F::template result<R>(parts[0], finish);
                     continue;
@@ -336,12 +336,12 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
                 const std::int64_t start = piece * pieces.length;
                 const std::int64_t stop = std::min(launch.reduced, start + pieces.length);
                 if (!in_columns) {
-                    parts[piece] = reduce_range<op, T>(launch, walk.offset, start, stop);
+                    parts[piece] = reduce_range<op, T>(launch, it.offset, start, stop);
                     continue;
                 }
                 const std::int64_t m = std::min(tile, row - first);
                 A sums[kTile<op, T>];  // not in `parts`, whose lines of cache other threads write to
-                reduce_tile<op, T>(launch, walk.offset + first * column_step(launch), m, start, stop, sums);
+                reduce_tile<op, T>(launch, it.offset + first * column_step(launch), m, start, stop, sums);
                 std::copy_n(sums, m, &parts[piece * row + first]);
             }
         });
@@ -422,11 +422,11 @@ void run_in_order(const ReduceLaunch &launch) noexcept {
 void run_reduction(const ReduceLaunch &launch) noexcept {
     const int longest = longer_dimension(launch);
     if (longest < 0) return run_in_order(launch);
-    ReduceLaunch turned = launch;
+    ReduceLaunch reordered = launch;
     const int last = launch.num_reduced - 1;
-    std::swap(turned.reduced_shape[longest], turned.reduced_shape[last]);
-    std::swap(turned.reduced_strides[longest], turned.reduced_strides[last]);
-    run_in_order(turned);
+    std::swap(reordered.reduced_shape[longest], reordered.reduced_shape[last]);
+    std::swap(reordered.reduced_strides[longest], reordered.reduced_strides[last]);
+    run_in_order(reordered);
 }
 
 }  // namespace cukern::host

@@ -19,8 +19,8 @@ constexpr std::int64_t kPackedBytes = 8192;   // of elements that are packed for
 constexpr std::int64_t kLoopBlock = 1 << 14;  // of those that such a loop takes where they lie
 
 // Where element `at` of the dimensions lies, and the step to the next along the fastest.
-struct Walk {
-    Walk(const std::int64_t *shape, const std::int64_t *strides, int ndim, std::int64_t at) noexcept
+struct NdIterator {
+    NdIterator(const std::int64_t *shape, const std::int64_t *strides, int ndim, std::int64_t at) noexcept
         : shape_(shape), strides_(strides), ndim_(ndim) {
         if (at == 0) {
             for (int d = 0; d < ndim; ++d) index_[d] = 0;
@@ -118,26 +118,26 @@ void load_elements(const ReduceLaunch &launch, const char *from, std::int64_t st
 // which are fewer and longer. Each column reads the cache lines of its rows again; of rows far apart these may
 // compete for a few places in the cache.
 template <bool kInAnyOrder>
-void pack(const ReduceLaunch &launch, Walk &walk, std::int64_t base, const Cast cast, void *to, int size,
+void pack(const ReduceLaunch &launch, NdIterator &it, std::int64_t base, const Cast cast, void *to, int size,
           std::int64_t n) noexcept {
     constexpr std::int64_t kShortRow = 16;
     constexpr std::int64_t kCloseBytes = 256;
     const bool by_columns =
-        kInAnyOrder && walk.has_rows() && std::abs(walk.row_stride()) * size_of(launch.type) <= kCloseBytes;
+        kInAnyOrder && it.has_rows() && std::abs(it.row_stride()) * size_of(launch.type) <= kCloseBytes;
     auto *packed = static_cast<char *>(to);
     for (std::int64_t i = 0; i < n;) {
-        const std::int64_t run = std::min(walk.run(), n - i);
-        const char *from = element_at(launch, base + walk.offset);
-        const std::int64_t rows = by_columns && run < kShortRow ? std::min(walk.rows(), (n - i) / run) : 0;
+        const std::int64_t run = std::min(it.run(), n - i);
+        const char *from = element_at(launch, base + it.offset);
+        const std::int64_t rows = by_columns && run < kShortRow ? std::min(it.rows(), (n - i) / run) : 0;
         if (rows > run) {
-            const std::int64_t step = walk.stride() * size_of(launch.type);
+            const std::int64_t step = it.stride() * size_of(launch.type);
             for (std::int64_t j = 0; j < run; ++j)
-                cast(from + j * step, walk.row_stride(), packed + (i + j * rows) * size, 1, rows);
-            walk.advance_rows(rows);
+                cast(from + j * step, it.row_stride(), packed + (i + j * rows) * size, 1, rows);
+            it.advance_rows(rows);
             i += rows * run;
         } else {
-            cast(from, walk.stride(), packed + i * size, 1, run);
-            walk.advance(run);
+            cast(from, it.stride(), packed + i * size, 1, run);
+            it.advance(run);
             i += run;
         }
     }
@@ -145,8 +145,9 @@ void pack(const ReduceLaunch &launch, Walk &walk, std::int64_t base, const Cast 
 
 // Loads up to n elements, packed; returns how many.
 template <bool kInAnyOrder, typename T>
-std::int64_t gather(const ReduceLaunch &launch, Walk &walk, std::int64_t base, T *to, std::int64_t n) noexcept {
-    pack<kInAnyOrder>(launch, walk, base, loading_cast<T>(launch.type), to, sizeof(T), n);
+std::int64_t gather(const ReduceLaunch &launch, NdIterator &it, std::int64_t base, T *to,
+                    std::int64_t n) noexcept {
+    pack<kInAnyOrder>(launch, it, base, loading_cast<T>(launch.type), to, sizeof(T), n);
     return n;
 }
 
@@ -237,12 +238,12 @@ T joined_by(const HostLoop &loop, const T *elements, std::int64_t stride, std::i
 
 // What n elements come to, one run after the other: for what is exact, so that no order of joining is better.
 template <typename T>
-T joined_in_order(const ReduceLaunch &launch, const HostLoop &loop, Walk &walk, std::int64_t base, std::int64_t n,
-                  T value) noexcept {
+T joined_in_order(const ReduceLaunch &launch, const HostLoop &loop, NdIterator &it, std::int64_t base,
+                  std::int64_t n, T value) noexcept {
     while (n > 0) {
-        const std::int64_t part = std::min({walk.run(), n, kLoopBlock});
-        join_run(loop, &value, element_at(launch, base + walk.offset), walk.stride(), part);
-        walk.advance(part);
+        const std::int64_t part = std::min({it.run(), n, kLoopBlock});
+        join_run(loop, &value, element_at(launch, base + it.offset), it.stride(), part);
+        it.advance(part);
         n -= part;
     }
     return value;

@@ -71,7 +71,7 @@ public:
           base_(base),
           m_(m),
           at_(begin),
-          walk_(launch.reduced_shape, launch.reduced_strides, launch.num_reduced, begin) {}
+          it_(launch.reduced_shape, launch.reduced_strides, launch.num_reduced, begin) {}
 
     std::int64_t at() const noexcept { return at_; }
 
@@ -114,8 +114,8 @@ public:
 
 private:
     const T *next() noexcept {
-        const char *row = element_at(launch_, base_ + walk_.offset);
-        walk_.advance(1);
+        const char *row = element_at(launch_, base_ + it_.offset);
+        it_.advance(1);
         ++at_;
         // A Bool is looked at as any byte is: true where it is not zero.
         constexpr bool kOfBytes = op == Op::any;
@@ -167,7 +167,7 @@ private:
 
     void reduce_variances(std::int64_t end, A *sums) noexcept {
         using P = typename F::P;
-        const Walk start = walk_;
+        const NdIterator start = it_;
         const std::int64_t begin = at_;
         P pivots[F::kParts][kTile<op, T>];
         P means[F::kParts][kTile<op, T>] = {};
@@ -184,7 +184,7 @@ private:
         const auto count = static_cast<P>(end - begin);
         for (auto &part : means)
             for (std::int64_t k = 0; k < m_; ++k) part[k] /= count;
-        walk_ = start;
+        it_ = start;
         for (at_ = begin; at_ < end;) {
             x = next();
             for (int part = 0; part < F::kParts; ++part)
@@ -207,7 +207,7 @@ private:
     const std::int64_t base_;
     const std::int64_t m_;
     std::int64_t at_;
-    Walk walk_;
+    NdIterator it_;
     T row_[kTile<op, T>];
 };
 

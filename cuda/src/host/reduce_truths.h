@@ -34,16 +34,16 @@ inline std::uint8_t kinds_of_run(const KindsOf &among, Op asked, const char *fro
     const Cast copy = cast_of(launch.type, launch.type);
     const int size = size_of(launch.type);
     alignas(64) char packed[kPackedBytes];
-    Walk walk(launch.reduced_shape, launch.reduced_strides, launch.num_reduced, begin);
+    NdIterator it(launch.reduced_shape, launch.reduced_strides, launch.num_reduced, begin);
     std::uint8_t kinds = 0;
     for (std::int64_t at = begin; at < end && !is_decided(kinds, launch.op);) {
-        std::int64_t n = std::min(walk.run(), end - at);
-        if (walk.stride() == 1 && (n * size >= kLeastTruthBytes || n == end - at)) {
-            kinds |= kinds_of_run(among, launch.op, element_at(launch, base + walk.offset), size, n);
-            walk.advance(n);
+        std::int64_t n = std::min(it.run(), end - at);
+        if (it.stride() == 1 && (n * size >= kLeastTruthBytes || n == end - at)) {
+            kinds |= kinds_of_run(among, launch.op, element_at(launch, base + it.offset), size, n);
+            it.advance(n);
         } else {
             n = std::min(end - at, at == begin ? kFewTruths : kPackedBytes / size);
-            pack<true>(launch, walk, base, copy, packed, size, n);
+            pack<true>(launch, it, base, copy, packed, size, n);
             kinds |= among(packed, n);
         }
         at += n;

@@ -23,10 +23,10 @@ constexpr std::int64_t kGranule = 256;
 constexpr std::int64_t kLeastOutOfCore = 32;
 
 // Elements that lie beside each other come last, so that a panel is packed by rows of them.
-bool is_turned(const TensorView &view) noexcept {
+bool is_column_major(const TensorView &view) noexcept {
     return view.strides[0] < view.strides[1] && view.strides[0] >= 0 && view.shape[0] > 1;
 }
-TensorView turned(const TensorView &view) noexcept {
+TensorView transposed(const TensorView &view) noexcept {
     TensorView other = view;
     std::swap(other.shape[0], other.shape[1]);
     std::swap(other.strides[0], other.strides[1]);
@@ -37,15 +37,15 @@ TensorView turned(const TensorView &view) noexcept {
 class Panel {
 public:
     Panel(const TensorView &part) noexcept
-        : is_turned_(is_turned(part)), packing_(is_turned_ ? turned(part) : part) {}
+        : is_column_major_(is_column_major(part)), packing_(is_column_major_ ? transposed(part) : part) {}
     const Packing &packing() const noexcept { return packing_; }
     TensorView at(void *data) const noexcept {
         const TensorView view = packing_.at(data);
-        return is_turned_ ? turned(view) : view;
+        return is_column_major_ ? transposed(view) : view;
     }
 
 private:
-    const bool is_turned_;
+    const bool is_column_major_;
     const Packing packing_;
 };
 

@@ -25,7 +25,7 @@ private:
         ProductLauncher launcher(context, stream, by_library_);
         CUKERN_TRY(launcher.prepare(&launch));
         CUKERN_TRY(launcher.launch(launch));
-        if (prepared->function != nullptr && product_.is_turned())
+        if (prepared->function != nullptr && product_.is_transposed())
             std::swap(prepared->places[1], prepared->places[2]);
         return CUKERN_OK;
     }

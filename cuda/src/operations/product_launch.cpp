@@ -40,8 +40,8 @@ ProductLaunch::ProductLaunch(ElementType compute, const TensorView &a, const Ten
     }
     loops_ = last < 0 ? 0 : is_loop ? last + 1 : last;
     // A column-major result is the row-major result of the transposed operands in the other order.
-    is_turned_ = of_c.transposed;
-    if (is_turned_) {
+    is_transposed_ = of_c.transposed;
+    if (is_transposed_) {
         std::swap(of_a, of_b);
         std::swap(launch.m, launch.n);
         std::swap(launch.batch_a, launch.batch_b);
@@ -67,7 +67,7 @@ void ProductLaunch::go_to(void *a, void *b, void *c, const std::int64_t *index) 
     launch.a = static_cast<char *>(a) + at_a * size_of(launch.type);
     launch.b = static_cast<char *>(b) + at_b * size_of(launch.type);
     launch.c = static_cast<char *>(c) + at_c * size_of(launch.result);
-    if (is_turned_) std::swap(launch.a, launch.b);
+    if (is_transposed_) std::swap(launch.a, launch.b);
 }
 
 bool ProductLaunch::next(std::int64_t *index) const noexcept {

@@ -17,7 +17,7 @@ public:
 
     bool is_single() const noexcept { return loops_ == 0; }
     // Whether the launch's a is b, and the other way round: c is the transpose of its result.
-    bool is_turned() const noexcept { return is_turned_; }
+    bool is_transposed() const noexcept { return is_transposed_; }
 
     // Gives the launch its addresses: of operands at `a`, `b` and `c`, and the index of a loop.
     void go_to(void *a, void *b, void *c, const std::int64_t *index) noexcept;
@@ -29,7 +29,7 @@ public:
 private:
     Batch batch_;
     int loops_ = 0;  // dimensions of the batch that a loop goes over
-    bool is_turned_ = false;
+    bool is_transposed_ = false;
 };
 
 // What the launches of one product share: the memory that kernels need beside operands.

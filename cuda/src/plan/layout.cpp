@@ -59,12 +59,12 @@ int coalesce_dimensions(std::int64_t *shape, std::int64_t *const *strides, int n
 namespace {
 
 // A view's own shape and strides, reduced for C order: only merging, no reordering.
-struct Walk {
+struct MergedView {
     int ndim = 0;
     std::int64_t shape[kMaxDims];
     std::int64_t strides[kMaxDims];
 
-    explicit Walk(const TensorView &view) noexcept {
+    explicit MergedView(const TensorView &view) noexcept {
         for (int i = 0; i < view.ndim; ++i) {
             if (view.shape[i] == 1) continue;
             if (ndim > 0 && strides[ndim - 1] == view.strides[i] * view.shape[i]) {
@@ -85,25 +85,25 @@ struct Walk {
 
 // Calls run(offset, packed index, length) for each run along the last dimension of elements [begin, end).
 template <typename Run>
-void for_each_run(const Walk &walk, std::int64_t begin, std::int64_t end, Run run) noexcept {
+void for_each_run(const MergedView &merged, std::int64_t begin, std::int64_t end, Run run) noexcept {
     std::int64_t index[kMaxDims];
     std::int64_t rest = begin;
     std::int64_t offset = 0;
-    for (int i = walk.ndim - 1; i >= 0; --i) {
-        index[i] = rest % walk.shape[i];
-        rest /= walk.shape[i];
-        offset += index[i] * walk.strides[i];
+    for (int i = merged.ndim - 1; i >= 0; --i) {
+        index[i] = rest % merged.shape[i];
+        rest /= merged.shape[i];
+        offset += index[i] * merged.strides[i];
     }
-    const int last = walk.ndim - 1;
+    const int last = merged.ndim - 1;
     for (std::int64_t at = begin; at < end;) {
-        std::int64_t length = walk.shape[last] - index[last];
+        std::int64_t length = merged.shape[last] - index[last];
         if (length > end - at) length = end - at;
         run(offset, at - begin, length);
         at += length;
-        offset += length * walk.strides[last];
+        offset += length * merged.strides[last];
         index[last] += length;
-        for (int i = last; i > 0 && index[i] == walk.shape[i]; --i) {
-            offset += walk.strides[i - 1] - walk.shape[i] * walk.strides[i];
+        for (int i = last; i > 0 && index[i] == merged.shape[i]; --i) {
+            offset += merged.strides[i - 1] - merged.shape[i] * merged.strides[i];
             index[i] = 0;
             ++index[i - 1];
         }
@@ -118,11 +118,11 @@ void copy_strided(T *to, std::int64_t to_stride, const T *from, std::int64_t fro
 
 template <typename T>
 void gather_as(const TensorView &view, std::int64_t begin, std::int64_t end, void *packed) noexcept {
-    const Walk walk(view);
-    const std::int64_t stride = walk.strides[walk.ndim - 1];
+    const MergedView merged(view);
+    const std::int64_t stride = merged.strides[merged.ndim - 1];
     const T *from = static_cast<const T *>(view.data);
     T *to = static_cast<T *>(packed);
-    for_each_run(walk, begin, end, [=](std::int64_t offset, std::int64_t at, std::int64_t n) {
+    for_each_run(merged, begin, end, [=](std::int64_t offset, std::int64_t at, std::int64_t n) {
         if (stride == 1)
             std::memcpy(to + at, from + offset, static_cast<std::size_t>(n) * sizeof(T));
         else
@@ -132,11 +132,11 @@ void gather_as(const TensorView &view, std::int64_t begin, std::int64_t end, voi
 
 template <typename T>
 void scatter_as(const TensorView &view, std::int64_t begin, std::int64_t end, const void *packed) noexcept {
-    const Walk walk(view);
-    const std::int64_t stride = walk.strides[walk.ndim - 1];
+    const MergedView merged(view);
+    const std::int64_t stride = merged.strides[merged.ndim - 1];
     T *to = static_cast<T *>(view.data);
     const T *from = static_cast<const T *>(packed);
-    for_each_run(walk, begin, end, [=](std::int64_t offset, std::int64_t at, std::int64_t n) {
+    for_each_run(merged, begin, end, [=](std::int64_t offset, std::int64_t at, std::int64_t n) {
         if (stride == 1)
             std::memcpy(to + offset, from + at, static_cast<std::size_t>(n) * sizeof(T));
         else

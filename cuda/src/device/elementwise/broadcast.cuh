@@ -3,7 +3,7 @@
 // broadcast_kernel
 //   Idea: out is packed, and a thread takes one 16-byte vector of it. Packed operands are loaded as vectors; of
 //   the others the thread finds the place of its first element by dividing its index through the shape, by
-//   multiplication, and walks on from there. Rows and columns are read from caches. Limited by device memory.
+//   multiplication, and steps on from there. Rows and columns are read from caches. Limited by device memory.
 #pragma once
 
 #include "device/elementwise/operands.cuh"
@@ -18,9 +18,9 @@ namespace cukern::cuda {
 template <Group group>
 inline constexpr int kBroadcastBlocks = kMultiprocessorThreads / kThreads / (arity(group) == 3 ? 2 : 1);
 
-// The blocks of out, in the order of `count` stripes of `length` blocks that lie one after the other, kRun of each
-// at a time: of rows that share one that is too long for the caches, the same part is worked on at a time.
-struct Stripes {
+// Block swizzle over `count` rows of out, of `length` blocks each: kRun blocks of every row by turns. Where the
+// rows share one of an operand, too long for the caches, all of them need the same part of it at a time.
+struct BlockSwizzle {
     static constexpr std::uint32_t kRun = 256;
     std::uint32_t count;
     std::uint32_t length;
@@ -29,9 +29,9 @@ struct Stripes {
         *block = blockIdx.x;
         if (count == 1) return true;
         const std::uint32_t run = blockIdx.x / kRun;
-        const std::uint32_t turn = run / count;
-        const std::uint32_t at = turn * kRun + blockIdx.x % kRun;
-        *block = (run - turn * count) * length + at;
+        const std::uint32_t part = run / count;
+        const std::uint32_t at = part * kRun + blockIdx.x % kRun;
+        *block = (run - part * count) * length + at;
         return at < length;
     }
     std::uint32_t blocks() const noexcept {
@@ -47,15 +47,15 @@ struct BroadcastParams {
     T values[inputs];
     Divider shape[kLayoutDims];
     std::uint32_t n;
-    Stripes stripes;
+    BlockSwizzle swizzle;
     int ndim;
     Op op;
-    Walk walks[inputs];
+    InputLayout layouts[inputs];
 };
 
 // Loads a vector's elements from flat index `first` on.
 template <typename T, typename P>
-__device__ Words load_walk(const P &p, int input, std::uint32_t first) {
+__device__ Words load_input(const P &p, int input, std::uint32_t first) {
     constexpr int kSize = Vector<T>::kSize;
     std::uint32_t index[kLayoutDims] = {};
     std::uint32_t rest = first;
@@ -111,19 +111,19 @@ __global__ void __launch_bounds__(kThreads, kBroadcastBlocks<group>)
     broadcast_kernel(const __grid_constant__ BroadcastParams<T, group_result_t<group, T>, inputs> p) {
     constexpr int kSize = Vector<T>::kSize;
     std::uint32_t block;
-    if (!p.stripes.find(&block)) return;
+    if (!p.swizzle.find(&block)) return;
     const std::uint32_t first = (block * kThreads + threadIdx.x) * kSize;
     if (first >= p.n) return;
     const bool whole = p.n - first >= kSize;
     Words x[inputs];
 #pragma unroll
     for (int j = 0; j < inputs; ++j) {
-        if (p.walks[j] == Walk::packed && whole)
+        if (p.layouts[j] == InputLayout::packed && whole)
             x[j] = *reinterpret_cast<const Words *>(p.in[j] + first);
-        else if (p.walks[j] == Walk::value)
+        else if (p.layouts[j] == InputLayout::value)
             x[j] = repeat(p.values[j]);
         else
-            x[j] = load_walk<T>(p, j, first);
+            x[j] = load_input<T>(p, j, first);
     }
     const auto result = apply_vector_in<group, T, inputs>(p.op, x);
     if (whole) {
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads, kBroadcastBlocks<group>)
 #ifndef __CUDACC_RTC__  // which compiles the kernels alone
 // How many rows of out share a long row of an operand.
 template <typename T>
-std::uint32_t stripes_of(const ElementwiseLaunch &launch) noexcept {
+std::uint32_t shared_rows(const ElementwiseLaunch &launch) noexcept {
     constexpr std::int64_t kLongRow = 4 << 20;  // bytes: more than stay in the caches from row to row
     if (launch.ndim != 2 || launch.shape[1] * static_cast<std::int64_t>(sizeof(T)) < kLongRow) return 1;
     for (int j = 1; j < launch.num_operands; ++j)
@@ -160,16 +160,18 @@ cudaError_t launch_broadcast(const ElementwiseLaunch &launch, cudaStream_t strea
         p.shape[d] = Divider::make(static_cast<std::uint32_t>(launch.shape[launch.ndim - 1 - d]));
     for (int j = 0; j < kInputs; ++j) {
         const bool is_value = launch.immediate[j + 1];
-        p.walks[j] = is_value ? Walk::value : is_packed(launch, j + 1) ? Walk::packed : Walk::strided;
+        p.layouts[j] = is_value                   ? InputLayout::value
+                       : is_packed(launch, j + 1) ? InputLayout::packed
+                                                  : InputLayout::strided;
         p.in[j] = static_cast<const T *>(launch.data[j + 1]);
         p.values[j] = is_value ? value_of<T>(launch, j + 1) : T{};
         for (int d = 0; d < launch.ndim && !is_value; ++d)
             p.strides[j][d] = launch.strides[j + 1][launch.ndim - 1 - d];
     }
     const auto blocks = static_cast<std::uint32_t>((launch.count + kSize * kThreads - 1) / (kSize * kThreads));
-    const std::uint32_t stripes = stripes_of<T>(launch);
-    p.stripes = {stripes, (blocks + stripes - 1) / stripes};
-    return launch_kernel<broadcast_kernel<group, T, kInputs>>(p.stripes.blocks(), kThreads, stream, p,
+    const std::uint32_t rows = shared_rows<T>(launch);
+    p.swizzle = {rows, (blocks + rows - 1) / rows};
+    return launch_kernel<broadcast_kernel<group, T, kInputs>>(p.swizzle.blocks(), kThreads, stream, p,
                                                               launch.prepared);
 }
 #endif

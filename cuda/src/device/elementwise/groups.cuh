@@ -196,12 +196,12 @@ using OperationsOf = std::conditional_t<is_alone(op, ElementTypeOf<T>::value), O
 
 // The same of one operand, and of two, of which x is the one at place `first`.
 template <Group group, typename T>
-__device__ GroupVector<group, T> apply_turned(Op op, const Words &x) {
+__device__ GroupVector<group, T> apply_transposed(Op op, const Words &x) {
     Words own[] = {x};
     return apply_vector_in<group, T, 1>(op, own);
 }
 template <Group group, typename T>
-__device__ GroupVector<group, T> apply_turned(Op op, const Words &x, const Words &y, int first) {
+__device__ GroupVector<group, T> apply_transposed(Op op, const Words &x, const Words &y, int first) {
     Words own[] = {first == 0 ? x : y, first == 0 ? y : x};
     return apply_vector_in<group, T, 2>(op, own);
 }

@@ -2,14 +2,14 @@
 #pragma once
 
 #include "device/elementwise/broadcast.cuh"
-#include "device/elementwise/narrow.cuh"
+#include "device/elementwise/interleaved.cuh"
 #include "device/elementwise/transpose.cuh"
 
 namespace cukern::cuda {
 
-// Whether transposed operands of this group and type are turned in shared memory. Signed integers are not: most of
-// their operations take the kernels of unsigned ones (kernel_type), the others strided_kernel.
-constexpr bool turns(Group group, ElementType type) {
+// Whether transposed operands of this group and type are transposed in shared memory. Signed integers are not:
+// most of their operations take the kernels of unsigned ones (kernel_type), the others strided_kernel.
+constexpr bool uses_transpose(Group group, ElementType type) {
     return (group == Group::arithmetic && kind_of(type) != 'i' && size_of(type) > 1) ||
            (group == Group::copies && bits_of(type) == type);
 }
@@ -45,21 +45,21 @@ template <Group group, typename T>
 bool launch_layout(const ElementwiseLaunch &launch, cudaStream_t stream, cudaError_t *error) noexcept {
     if (!is_uniform(launch)) return false;
     const int last = launch.ndim - 1;
-    if constexpr (has_narrow<T> && turns(group, ElementTypeOf<T>::value)) {
-        if (const int narrow = narrow_operand(launch); narrow != 0) {
-            *error = launch_narrow<group, T>(launch, narrow, stream);
+    if constexpr (has_interleaved<T> && uses_transpose(group, ElementTypeOf<T>::value)) {
+        if (const int narrow = interleaved_operand(launch); narrow != 0) {
+            *error = launch_interleaved<group, T>(launch, narrow, stream);
             return true;
         }
     }
-    int turned = -1;
-    for (int j = 1; j < launch.num_operands && turned < 0; ++j) turned = turned_dimension(launch, j);
+    int transposed = -1;
+    for (int j = 1; j < launch.num_operands && transposed < 0; ++j) transposed = transposed_dimension(launch, j);
     constexpr std::int64_t kFewColumns = 8;  // of out: neighbours of the operand meet in caches
     constexpr std::int64_t kLeastElements = 1024;
-    const bool fills = turned >= 0 && has_whole_elements<T>(launch) &&
-                       launch.shape[turned] * launch.shape[last] >= kLeastElements;
+    const bool fills = transposed >= 0 && has_whole_elements<T>(launch) &&
+                       launch.shape[transposed] * launch.shape[last] >= kLeastElements;
     if (fills && launch.strides[0][last] == 1 && launch.shape[last] > kFewColumns) {
-        if constexpr (turns(group, ElementTypeOf<T>::value)) {
-            *error = launch_transpose<group, T>(launch, turned, stream);
+        if constexpr (uses_transpose(group, ElementTypeOf<T>::value)) {
+            *error = launch_transpose<group, T>(launch, transposed, stream);
             return true;
         } else {
             return false;

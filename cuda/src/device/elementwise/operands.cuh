@@ -27,11 +27,11 @@ constexpr int kMultiprocessorThreads = 2048;
 constexpr int kMultiprocessorThreads = 1536;
 #endif
 
-enum class Walk : std::int8_t {
-    value,    // no array
-    packed,   // as out is
-    strided,  // any other
-    turned,   // packed along another dimension
+enum class InputLayout : std::int8_t {
+    value,       // no array
+    packed,      // as out is
+    strided,     // any other
+    transposed,  // packed along another dimension
 };
 
 // A vector of elements that lie `step` apart.
@@ -99,7 +99,7 @@ inline bool is_packed(const ElementwiseLaunch &launch, int operand) noexcept {
 
 // The dimension, but the last, along which an operand is packed; -1: there is none, or it is packed along the
 // last.
-inline int turned_dimension(const ElementwiseLaunch &launch, int operand) noexcept {
+inline int transposed_dimension(const ElementwiseLaunch &launch, int operand) noexcept {
     const std::int64_t *const strides = launch.strides[operand];
     const int last = launch.ndim - 1;
     if (launch.immediate[operand] || strides[last] == 0 || std::abs(strides[last]) <= 2) return -1;

@@ -62,8 +62,8 @@ struct TransposeParams {
     Divider batches;       // of the faster of them
     Divider row_vectors;   // of a tile's row of out
     Divider read_vectors;  // of a tile's column
-    Walk walks[inputs];
-    int turned;  // an input
+    InputLayout layouts[inputs];
+    int transposed;  // an input
     Op op;
 };
 
@@ -74,7 +74,7 @@ __device__ std::uint32_t place_in_vector(const T *at) {
 }
 
 // What is computed from the result is not kept from before.
-__device__ inline std::uint32_t computed_again(std::uint32_t value) {
+__device__ inline std::uint32_t rematerialised(std::uint32_t value) {
     asm volatile("" : "+r"(value));
     return value;
 }
@@ -113,7 +113,7 @@ __device__ void stage_tile(const TransposeParams<T, inputs> &p, int input, const
         is_loaded[k] = is_needed(column, v) && (is_inner || is_inside(vector));
         if (is_loaded[k]) x[k] = *vector;
     }
-    const std::uint32_t thread = computed_again(threadIdx.x);
+    const std::uint32_t thread = rematerialised(threadIdx.x);
 #pragma unroll
     for (std::uint32_t k = 0; k < kTileLoads; ++k) {
         if (!is_loaded[k]) continue;
@@ -181,47 +181,47 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
         return (0 - place_in_vector(out) - row * static_cast<std::uint32_t>(p.out_row)) % kSize;
     };
     // The whole vectors of out that begin in the tile.
-    const auto find_vector = [&](std::uint32_t turn, std::uint32_t *row, std::uint32_t *column) {
+    const auto find_vector = [&](std::uint32_t pass, std::uint32_t *row, std::uint32_t *column) {
         std::uint32_t v;
-        *row = p.row_vectors.divide(turn * kThreads + computed_again(threadIdx.x), &v);
+        *row = p.row_vectors.divide(pass * kThreads + rematerialised(threadIdx.x), &v);
         *column = columns_before_vector(*row) + v * kSize;
         return *row < rows && left + *column + kSize <= p.columns;
     };
-    const int other = inputs - 1 - p.turned;
+    const int other = inputs - 1 - p.transposed;
     Words y[kTileStores];
     if constexpr (inputs == 2) {
         const T *const in = tile_of(other);
-        if (p.walks[other] == Walk::turned) stage_tile(p, other, in, rows, columns, memory);
+        if (p.layouts[other] == InputLayout::transposed) stage_tile(p, other, in, rows, columns, memory);
 #pragma unroll
         for (std::uint32_t k = 0; k < kTileStores; ++k) {
             std::uint32_t row;
             std::uint32_t column;
             if (!find_vector(k, &row, &column)) continue;
-            if (p.walks[other] == Walk::packed)
+            if (p.layouts[other] == InputLayout::packed)
                 y[k] = *reinterpret_cast<const Words *>(in + row * p.row[other] + column);
-            else if (p.walks[other] == Walk::turned)
+            else if (p.layouts[other] == InputLayout::transposed)
                 y[k] = pick_vector(memory, in, p.column[other], p.read_vectors.by, row, column);
         }
-        if (p.walks[other] == Walk::turned) __syncthreads();
+        if (p.layouts[other] == InputLayout::transposed) __syncthreads();
     }
-    const T *const in = tile_of(p.turned);
-    stage_tile(p, p.turned, in, rows, columns, memory);
+    const T *const in = tile_of(p.transposed);
+    stage_tile(p, p.transposed, in, rows, columns, memory);
 #pragma unroll
     for (std::uint32_t k = 0; k < kTileStores; ++k) {
         std::uint32_t row;
         std::uint32_t column;
         if (!find_vector(k, &row, &column)) continue;
-        const Words x = pick_vector(memory, in, p.column[p.turned], p.read_vectors.by, row, column);
+        const Words x = pick_vector(memory, in, p.column[p.transposed], p.read_vectors.by, row, column);
         auto *const to = reinterpret_cast<Vector<T> *>(out + row * p.out_row + column);
         if constexpr (inputs == 2) {
-            if (p.walks[other] == Walk::value)
+            if (p.layouts[other] == InputLayout::value)
                 y[k] = repeat(p.values[other]);
-            else if (p.walks[other] == Walk::strided)
+            else if (p.layouts[other] == InputLayout::strided)
                 y[k] =
                     load_elements(tile_of(other) + row * p.row[other] + column * p.column[other], p.column[other]);
-            *to = apply_turned<group, T>(p.op, x, y[k], p.turned);
+            *to = apply_transposed<group, T>(p.op, x, y[k], p.transposed);
         } else {
-            *to = apply_turned<group, T>(p.op, x);
+            *to = apply_transposed<group, T>(p.op, x);
         }
     }
     // Before a row's first vector, and behind its last.
@@ -238,8 +238,8 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
                 T element[inputs];
 #pragma unroll
                 for (int j = 0; j < inputs; ++j)
-                    element[j] =
-                        p.walks[j] == Walk::value ? p.values[j] : tile_of(j)[r * p.row[j] + c * p.column[j]];
+                    element[j] = p.layouts[j] == InputLayout::value ? p.values[j]
+                                                                    : tile_of(j)[r * p.row[j] + c * p.column[j]];
                 out[r * p.out_row + c] = apply_in<group, T, inputs>(p.op, element);
             }
         }
@@ -268,7 +268,7 @@ inline void find_span(const ElementwiseLaunch &launch, int operand, std::int64_t
 }
 
 template <Group group, typename T>
-cudaError_t launch_transpose(const ElementwiseLaunch &launch, int turned, cudaStream_t stream) noexcept {
+cudaError_t launch_transpose(const ElementwiseLaunch &launch, int transposed, cudaStream_t stream) noexcept {
     static_assert(std::is_same_v<T, group_result_t<group, T>>);
     using M = TileMemory<T>;
     constexpr int kInputs = arity(group);
@@ -278,12 +278,12 @@ cudaError_t launch_transpose(const ElementwiseLaunch &launch, int turned, cudaSt
     int others[2] = {-1, -1};  // the faster first
     int count = 0;
     for (int d = last - 1; d >= 0; --d)
-        if (d != turned) others[count++] = d;
+        if (d != transposed) others[count++] = d;
     p.op = launch.op;
     p.out = static_cast<T *>(launch.data[0]);
-    p.rows = static_cast<std::uint32_t>(launch.shape[turned]);
+    p.rows = static_cast<std::uint32_t>(launch.shape[transposed]);
     p.columns = static_cast<std::uint32_t>(launch.shape[last]);
-    p.out_row = launch.strides[0][turned];
+    p.out_row = launch.strides[0][transposed];
     std::uint32_t all_batches = 1;
     for (int i = 0; i < 2; ++i) {
         if (others[i] < 0) continue;
@@ -295,14 +295,14 @@ cudaError_t launch_transpose(const ElementwiseLaunch &launch, int turned, cudaSt
         const bool is_value = launch.immediate[j + 1];
         p.values[j] = is_value ? value_of<T>(launch, j + 1) : T{};
         p.in[j] = static_cast<const T *>(launch.data[j + 1]);
-        p.walks[j] = is_value                                    ? Walk::value
-                     : turned_dimension(launch, j + 1) == turned ? Walk::turned
-                     : is_in_phase(launch, j + 1, kSize)         ? Walk::packed
-                                                                 : Walk::strided;
-        if (p.walks[j] == Walk::turned) p.turned = j;
+        p.layouts[j] = is_value                                            ? InputLayout::value
+                       : transposed_dimension(launch, j + 1) == transposed ? InputLayout::transposed
+                       : is_in_phase(launch, j + 1, kSize)                 ? InputLayout::packed
+                                                                           : InputLayout::strided;
+        if (p.layouts[j] == InputLayout::transposed) p.transposed = j;
         if (is_value) continue;
         find_span(launch, j + 1, &p.begin[j], &p.end[j]);
-        p.row[j] = launch.strides[j + 1][turned];
+        p.row[j] = launch.strides[j + 1][transposed];
         p.column[j] = launch.strides[j + 1][last];
         for (int i = 0; i < 2; ++i) p.batch[j][i] = others[i] < 0 ? 0 : launch.strides[j + 1][others[i]];
     }

@@ -1,6 +1,6 @@
 // Operands whose packed dimension is a short one, all of one element type: 3 to 48 rows that lie interleaved.
 //
-// narrow_kernel
+// interleaved_kernel
 //   Idea: out has few long rows, and the elements of a column of the operand are neighbours. A block reads some
 //   columns as 16-byte vectors into shared memory, and each thread picks the elements of a vector of out from
 //   there. Padding between the columns of two vectors of out keeps threads in different banks: without it the
@@ -18,20 +18,20 @@
 
 namespace cukern::cuda {
 
-constexpr std::uint32_t kMostNarrowRows = 48;
-constexpr int kNarrowTurns = 4;  // vectors of a thread
-constexpr int kNarrowVectors = kNarrowTurns * kThreads;
+constexpr std::uint32_t kMostInterleavedRows = 48;
+constexpr int kInterleavedVectors = 4;  // vectors of a thread
+constexpr int kBlockVectors = kInterleavedVectors * kThreads;
 
 template <typename T>
-inline constexpr bool has_narrow = sizeof(T) <= 8;
+inline constexpr bool has_interleaved = sizeof(T) <= 8;
 
 template <typename T, int inputs>
-struct NarrowParams {
+struct InterleavedParams {
     T *out;
     const T *in[inputs];
     T values[inputs];
-    Walk walks[inputs];
-    int turned;  // the input that is interleaved
+    InputLayout layouts[inputs];
+    int transposed;  // the input that is interleaved
     Op op;
     std::uint32_t rows;
     std::uint32_t columns;
@@ -41,32 +41,33 @@ struct NarrowParams {
 };
 
 template <Group group, typename T, int inputs>
-__global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant__ NarrowParams<T, inputs> p) {
+__global__ void __launch_bounds__(kThreads)
+    interleaved_kernel(const __grid_constant__ InterleavedParams<T, inputs> p) {
     constexpr std::uint32_t kSize = Vector<T>::kSize;
     constexpr std::uint32_t kPaddingWords = sizeof(T) <= 4 ? 1 : sizeof(T) / 4;
     constexpr std::uint32_t kPadding = kPaddingWords * 4 / sizeof(T);
-    __shared__ __align__(16) std::uint32_t memory[kNarrowVectors * 4 + (kNarrowVectors / 3 + 1) * kPaddingWords];
+    __shared__ __align__(16) std::uint32_t memory[kBlockVectors * 4 + (kBlockVectors / 3 + 1) * kPaddingWords];
     auto *const shared = reinterpret_cast<T *>(memory);
-    const T *const in = p.in[p.turned];
-    const int other = inputs - 1 - p.turned;
-    const bool has_array = inputs == 2 && p.walks[other] == Walk::packed;
+    const T *const in = p.in[p.transposed];
+    const int other = inputs - 1 - p.transposed;
+    const bool has_array = inputs == 2 && p.layouts[other] == InputLayout::packed;
     const std::uint32_t left = blockIdx.x * p.tile;
     const std::uint32_t first = left * p.rows;
     const std::uint32_t total = p.rows * p.columns;
     const bool is_last = blockIdx.x == gridDim.x - 1;
-    Words x[kNarrowTurns];
+    Words x[kInterleavedVectors];
 #pragma unroll
-    for (int k = 0; k < kNarrowTurns; ++k) {
+    for (int k = 0; k < kInterleavedVectors; ++k) {
         const std::uint32_t at = first + (k * kThreads + threadIdx.x) * kSize;
         if (at + kSize <= total) x[k] = *reinterpret_cast<const Words *>(in + at);
     }
     // The whole vectors of out that begin in the tile.
-    std::uint32_t row[kNarrowTurns];
-    std::uint32_t column[kNarrowTurns];
-    bool whole[kNarrowTurns];
-    Words y[kNarrowTurns];
+    std::uint32_t row[kInterleavedVectors];
+    std::uint32_t column[kInterleavedVectors];
+    bool whole[kInterleavedVectors];
+    Words y[kInterleavedVectors];
 #pragma unroll
-    for (int k = 0; k < kNarrowTurns; ++k) {
+    for (int k = 0; k < kInterleavedVectors; ++k) {
         std::uint32_t vector;
         row[k] = p.row_vectors.divide(k * kThreads + threadIdx.x, &vector);
         const std::uint32_t begin = row[k] * p.columns;
@@ -75,7 +76,7 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
         if (has_array && whole[k]) y[k] = *reinterpret_cast<const Words *>(p.in[other] + begin + column[k]);
     }
 #pragma unroll
-    for (int k = 0; k < kNarrowTurns; ++k) {
+    for (int k = 0; k < kInterleavedVectors; ++k) {
         const std::uint32_t vector = k * kThreads + threadIdx.x;
         if (first + (vector + 1) * kSize > total) continue;
         std::uint32_t rest;
@@ -88,21 +89,22 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
     };
     // What of the operand lies behind its last whole vector.
     if (const std::uint32_t at = total - total % kSize + threadIdx.x;
-        at < total && at - first < kNarrowVectors * kSize)
+        at < total && at - first < kBlockVectors * kSize)
         shared[place(at % p.rows, at / p.rows)] = in[at];
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < kNarrowTurns; ++k) {
+    for (int k = 0; k < kInterleavedVectors; ++k) {
         if (!whole[k]) continue;
         Vector<T> picked;
 #pragma unroll
         for (std::uint32_t e = 0; e < kSize; ++e) picked.values[e] = shared[place(row[k], column[k] + e)];
-        const auto turned = bit_cast<Words>(picked);
+        const auto transposed = bit_cast<Words>(picked);
         auto *const to = reinterpret_cast<Vector<T> *>(p.out + row[k] * p.columns + column[k]);
         if constexpr (inputs == 1)
-            *to = apply_turned<group, T>(p.op, turned);
+            *to = apply_transposed<group, T>(p.op, transposed);
         else
-            *to = apply_turned<group, T>(p.op, turned, has_array ? y[k] : repeat(p.values[other]), p.turned);
+            *to = apply_transposed<group, T>(p.op, transposed, has_array ? y[k] : repeat(p.values[other]),
+                                             p.transposed);
     }
     // Before a row's first vector, and behind its last.
     if (blockIdx.x > 0 && !is_last) return;
@@ -118,9 +120,9 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
             T element[inputs];
 #pragma unroll
             for (int j = 0; j < inputs; ++j)
-                element[j] = j == p.turned                ? shared[place(r, c)]
-                             : p.walks[j] == Walk::packed ? p.in[j][at]
-                                                          : p.values[j];
+                element[j] = j == p.transposed                     ? shared[place(r, c)]
+                             : p.layouts[j] == InputLayout::packed ? p.in[j][at]
+                                                                   : p.values[j];
             p.out[at] = apply_in<group, T, inputs>(p.op, element);
         }
     }
@@ -134,10 +136,10 @@ inline bool is_interleaved(const ElementwiseLaunch &launch, int operand) noexcep
            reinterpret_cast<std::uintptr_t>(launch.data[operand]) % 16 == 0;
 }
 
-// The input that narrow_kernel turns; 0: it does not serve.
-inline int narrow_operand(const ElementwiseLaunch &launch) noexcept {
+// The input that interleaved_kernel reads column by column; 0: it does not serve.
+inline int interleaved_operand(const ElementwiseLaunch &launch) noexcept {
     constexpr std::int64_t kLeastColumns = 64;
-    if (launch.ndim != 2 || launch.shape[0] < 3 || launch.shape[0] > kMostNarrowRows ||
+    if (launch.ndim != 2 || launch.shape[0] < 3 || launch.shape[0] > kMostInterleavedRows ||
         launch.shape[1] < kLeastColumns || !is_packed(launch, 0))
         return 0;
     int found = 0;
@@ -151,28 +153,30 @@ inline int narrow_operand(const ElementwiseLaunch &launch) noexcept {
 }
 
 template <Group group, typename T>
-cudaError_t launch_narrow(const ElementwiseLaunch &launch, int turned, cudaStream_t stream) noexcept {
+cudaError_t launch_interleaved(const ElementwiseLaunch &launch, int transposed, cudaStream_t stream) noexcept {
     static_assert(std::is_same_v<T, group_result_t<group, T>>);
     constexpr int kInputs = arity(group);
     constexpr std::uint32_t kSize = Vector<T>::kSize;
-    NarrowParams<T, kInputs> p{};
+    InterleavedParams<T, kInputs> p{};
     p.out = static_cast<T *>(launch.data[0]);
     p.op = launch.op;
-    p.turned = turned - 1;
+    p.transposed = transposed - 1;
     p.rows = static_cast<std::uint32_t>(launch.shape[0]);
     p.columns = static_cast<std::uint32_t>(launch.shape[1]);
     for (int j = 0; j < kInputs; ++j) {
         p.in[j] = static_cast<const T *>(launch.data[j + 1]);
         p.values[j] = launch.immediate[j + 1] ? value_of<T>(launch, j + 1) : T{};
-        p.walks[j] = launch.immediate[j + 1] ? Walk::value : j == p.turned ? Walk::strided : Walk::packed;
+        p.layouts[j] = launch.immediate[j + 1] ? InputLayout::value
+                       : j == p.transposed     ? InputLayout::strided
+                                               : InputLayout::packed;
     }
     // Shared memory also holds the columns of the vectors that begin in the tile and end behind it.
-    p.tile = (kNarrowVectors - p.rows) * kSize / p.rows / kSize * kSize;
+    p.tile = (kBlockVectors - p.rows) * kSize / p.rows / kSize * kSize;
     p.by_rows = Divider::make(p.rows);
     p.row_vectors = Divider::make(p.tile / kSize);
     // Fewer columns than a vector has are left to the tile before them, which has them in shared memory.
     const std::uint32_t blocks = (p.columns - kSize + p.tile) / p.tile;
-    return launch_kernel<narrow_kernel<group, T, kInputs>>(blocks, kThreads, stream, p, launch.prepared);
+    return launch_kernel<interleaved_kernel<group, T, kInputs>>(blocks, kThreads, stream, p, launch.prepared);
 }
 #endif
 
