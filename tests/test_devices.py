@@ -395,6 +395,56 @@ SCRIPTS = {
         cached = [cukern.memory_info(device=d)["cached"] for d in (0, 1)]
         assert cached[device] > 0 and cached[1 - device] == 0, cached
 """,
+    "products": """
+    for dtype in ("float32", "float64", "float16", "complex64"):
+        for n in (8, 40, 300):
+            rng = np.random.default_rng(n)
+            values, other = (rng.integers(-3, 4, (n, n)).astype(dtype) for _ in range(2))
+            wanted = values @ other
+            for where in (two, one, two):
+                x, y = (cukern.asarray(array, device=where) for array in (values, other))
+                c, bias = (cukern.ones(shape, dtype, device=where) for shape in ((n, n), n))
+                for kernel in ("auto", "tiled", "cublas"):
+                    product = cukern.matmul(x, y, kernel=kernel)
+                    assert product.device == where
+                    np.testing.assert_array_equal(cukern.asnumpy(product), wanted)
+                    fused = cukern.matmul(x, y, c=c, beta=2, bias=bias, kernel=kernel)
+                    assert fused.device == where
+                    np.testing.assert_array_equal(cukern.asnumpy(fused), wanted + 3)
+                    out = cukern.zeros((3, n, n), dtype, device=where)
+                    cukern.matmul(cukern.stack([x, x, x]), y, out=out, kernel=kernel)
+                    np.testing.assert_array_equal(cukern.asnumpy(out), np.stack([wanted] * 3))
+    if cukern.backend() == "cuda":
+        x, out = cukern.full((64, 64), 2, "float32", device=two), cukern.zeros((64, 64), "float32", device=two)
+        for options in ({}, {"bias": cukern.ones(64, "float32", device=two)}, {"kernel": "cublas"}):
+            cukern.matmul(x, x, out=out, **options)
+            with cukern.capture(device=two) as graph:
+                cukern.matmul(x, x, out=out, **options)
+            out.fill(0)
+            graph.launch()
+            assert out[3, 5].item() == 256 + ("bias" in options)
+""",
+    "kernels of one's own": """
+    if cukern.backend() == "cuda":
+        module = cukern.RawModule(code="extern \\"C\\" __global__ void inc(float *x) { ++x[threadIdx.x]; }")
+        inc = module.get_function("inc")
+        x, y = (cukern.zeros(3, "float32", device=device) for device in (one, two))
+        for array in (y, x, y):
+            inc(1, 3, (array,))
+        assert (x.tolist(), y.tolist()) == ([1] * 3, [2] * 3)
+        raises(ValueError, "is on device 1", lambda: inc(1, 3, (y,), stream=cukern.Stream(device=0)))
+        add = cukern.ElementwiseKernel("T x, T y", "T z", "z = x + y", "add_of_two")
+        norm = cukern.ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0", "sum_of")
+        fused = cukern.fuse(lambda a, b: (a + b) * 2)
+        for array in (y, x, y):
+            assert add(array, array).device == norm(array).device == fused(array, 1).device == array.device
+        assert (norm(y).item(), fused(y, 1).tolist()) == (6, [6] * 3)
+        for call in (add, fused):
+            raises(ValueError, "device", lambda: call(x, y))
+        with two:
+            assert add(np.ones(3), 1.0).tolist() == [2] * 3
+        assert module.get_function("inc").attributes["num_regs"] > 0
+""",
     "shared memory": """
     for memory in ("managed", "pinned"):
         x, y = (cukern.full(3, n, "float64", memory=memory, device=n) for n in (0, 1))

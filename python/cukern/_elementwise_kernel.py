@@ -21,6 +21,7 @@ from ._formula_kernel import (
     strides_along,
 )
 from ._formula_source import SIZES, Formula, Loop, Parameter, elementwise_source, merge_dimensions
+from ._host_pieces import Space
 
 MOST_BLOCKS = 1 << 16  # of a grid; threads go on until all elements are done
 
@@ -94,7 +95,9 @@ class ElementwiseKernel(FormulaKernel):
         if results is None:
             options = () if size is block_size is None else None
             block = block_size or BLOCK
-            results = self._call(args, options, lambda arguments: self._plan(arguments, size, block), stream)
+            results = self._call(
+                args, options, lambda arguments: self._plan(arguments, size, block), self._space, stream
+            )
         if self.no_return:
             return None
         return results if self.return_tuple or len(results) != 1 else results[0]
@@ -109,6 +112,13 @@ class ElementwiseKernel(FormulaKernel):
         if size is not None:
             raise ValueError(f"{self.name}: size= is for calls whose arrays are all raw")
         return shape
+
+    def _space(self, arguments: Sequence[Argument | None]) -> Space | None:
+        """Return what a call may be cut into: nothing where the formula asks for an element's index."""
+        shape = self._broadcast(self.params, arguments)
+        if shape is None or self._formula.uses_index:
+            return None
+        return Space(shape, {d: d for d in range(len(shape))}, shape)
 
     def _plan(self, arguments: list[Argument | None], size: int | None, block: int) -> Plan:
         """Return what a call of these types and layouts comes to."""

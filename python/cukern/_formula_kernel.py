@@ -13,6 +13,7 @@ import numpy as np
 from . import _cukern
 from ._formula_argument import Argument, element_name
 from ._formula_source import SIZES, Operand, Parameter, broadcast_strides, divisor_numbers, parse_parameters
+from ._host_pieces import Cut, Space, choose_cut, run_pieces
 
 BLOCK = 256
 MOST_PLANS = 256  # of a kernel
@@ -105,45 +106,108 @@ class FormulaKernel:
         args: tuple[Any, ...],
         options: Any,
         make_plan: Callable[[list[Argument | None]], Plan],
+        space_of: Callable[[list[Argument | None]], Space | None],
         stream: Any,
     ) -> tuple[Any, ...]:
         """Run the kernels, and return the outputs. `make_plan` makes the plan where no call was such before.
 
-        `options` is what plans depend on but for arguments; None: no plan is kept.
+        `options` is what plans depend on but for arguments; None: no plan is kept. `space_of` tells how a call may be
+        cut into pieces.
         """
         known = None if options is None else _cukern._argument_key(args, self._inputs)
         key = None if known is None else (known, options)
         plan = self._plans.get(key)
-        arguments: list[Argument | None] = []
-        if plan is None:
-            need_gpu(self.name)
-            arguments = self._read(args)
-            plan = make_plan(arguments)
-            if key is not None:
-                if len(self._plans) >= MOST_PLANS:
-                    self._plans.clear()
-                    self._repeated.clear()
-                self._plans[key] = plan
-                if (repeated := plan.repeated()) is not None:
-                    self._repeated.setdefault(options, {})[key[0]] = repeated
+        if plan is not None:
+            return self._results(args, (), self._launch(plan, args, stream), plan.like)
+        need_gpu(self.name)
+        arguments = self._read(args)
+        if (cut := self._choose_cut(arguments, space_of)) is not None:
+            return self._call_in_pieces(args, arguments, cut, make_plan, stream)
+        self._upload(arguments, {})
+        plan = make_plan(arguments)
+        if key is not None:
+            if len(self._plans) >= MOST_PLANS:
+                self._plans.clear()
+                self._repeated.clear()
+            self._plans[key] = plan
+            if (repeated := plan.repeated()) is not None:
+                self._repeated.setdefault(options, {})[key[0]] = repeated
+        given = [argument.pointee for argument in arguments if argument is not None]
+        return self._results(args, arguments, self._launch(plan, given, stream), plan.like)
+
+    def _launch(self, plan: Plan, given: Sequence[Any], stream: Any) -> list[Any]:
+        """Run the kernels on arguments that the device reaches; return the outputs that are made."""
         made = [_cukern.empty(plan.shape, element, device=plan.device, stream=stream) for element in plan.made]
-        given = args if not arguments else [argument.pointee for argument in arguments if argument is not None]
         scratch = []
         if plan.scratch:
             scratch.append(_cukern.empty(plan.scratch, "uint8", device=plan.device, stream=stream))
         for kernel, grid in plan.launches:
             kernel(grid, plan.block, (*given, *made, *plan.constants, *scratch), stream=stream)
-        inputs = len(self.in_params)
-        for output in arguments[inputs:]:
-            if output is not None and output.host is not None:
-                _cukern.asnumpy(output.pointee, out=output.value)
+        return made
+
+    def _results(
+        self, args: tuple[Any, ...], arguments: Sequence[Argument | None], made: list[Any], like: type | None
+    ) -> tuple[Any, ...]:
+        """Return the outputs as the caller gets them; copies of arrays on the host go back there."""
+        self._download(arguments)
         if not made:
-            return tuple(args[inputs:])
+            return tuple(args[self._inputs :])
         if any(argument is not None and argument.host is not None for argument in arguments):
             return tuple(_like_on_host(_first_array(args), array, arguments) for array in made)
-        if plan.like is None:
+        if like is None:
             return tuple(made)
         return tuple(_cukern._convert_like(_first_array(args), array) for array in made)
+
+    def _upload(self, arguments: Sequence[Argument | None], copies: dict[Any, Any]) -> None:
+        for argument in arguments:
+            if argument is not None:
+                argument.upload(copies)
+
+    def _download(self, arguments: Sequence[Argument | None]) -> None:
+        for output in arguments[self._inputs :]:
+            if output is not None and output.host is not None:
+                _cukern.asnumpy(output.pointee, out=output.value)
+
+    def _choose_cut(
+        self, arguments: list[Argument | None], space_of: Callable[[list[Argument | None]], Space | None]
+    ) -> Cut | None:
+        """Return how a call on arrays of the host is cut into pieces, None where it is not."""
+        if not any(argument is not None and argument.host is not None for argument in arguments):
+            return None
+        space = space_of(arguments)
+        if space is None or any(parameter.is_raw for parameter in self.params):
+            return None
+        types = self._types(arguments)
+        made = []
+        for parameter, output in list(zip(self.params, arguments, strict=True))[self._inputs :]:
+            if output is None:
+                made.append(types.get(parameter.type, parameter.type))
+            else:
+                self._check_output(parameter, output, space.out_shape)
+        return choose_cut(arguments, self._inputs, made, space)
+
+    def _call_in_pieces(
+        self,
+        args: tuple[Any, ...],
+        arguments: Sequence[Argument | None],
+        cut: Cut,
+        make_plan: Callable[[list[Argument | None]], Plan],
+        stream: Any,
+    ) -> tuple[Any, ...]:
+        def run(values: list[Any], copies: dict[Any, Any]) -> list[Any]:
+            own = self._read(values)
+            self._upload(own, copies)
+            made = self._launch(make_plan(own), [argument.pointee for argument in own if argument is not None], stream)
+            self._download(own)
+            return made
+
+        first = _first_array(args)
+        results = run_pieces(
+            cut, arguments, self._inputs, run, lambda array, shape: _empty_on_host(first, array, shape, arguments)
+        )
+        if not results:
+            return tuple(args[self._inputs :])
+        return tuple(_as_on_host(first, result) for result in results)
 
     def _read(self, args: Sequence[Any]) -> list[Argument | None]:
         """Return the arguments, with None for outputs that are to be made."""
@@ -161,9 +225,6 @@ class FormulaKernel:
                 "device first, as by cukern.asarray()"
             )
         self._check_host_outputs(given[self._inputs :])
-        copies: dict[Any, Any] = {}
-        for argument in given:
-            argument.upload(copies)
         return [*given, *[None] * (len(self.params) - len(args))]
 
     def _check_host_outputs(self, outputs: Sequence[Argument]) -> None:
@@ -217,14 +278,15 @@ class FormulaKernel:
                 if parameter.is_raw:
                     raise ValueError(f"{self.name}: {parameter.name} is raw: pass it")
                 continue
-            if not argument.is_array:
-                raise TypeError(
-                    f"{self.name}: {parameter.name} is an output: expected an array, got {argument.value!r}"
-                )
-            if not parameter.is_raw and argument.shape != shape:
-                raise ValueError(f"{self.name}: {parameter.name} has shape {argument.shape}; the result has {shape}")
+            self._check_output(parameter, argument, shape)
             self._check_steps(parameter, argument.shape, argument.strides)
             self._check_overlap(parameter, argument, arguments)
+
+    def _check_output(self, parameter: Parameter, argument: Argument, shape: tuple[int, ...]) -> None:
+        if not argument.is_array:
+            raise TypeError(f"{self.name}: {parameter.name} is an output: expected an array, got {argument.value!r}")
+        if not parameter.is_raw and argument.shape != shape:
+            raise ValueError(f"{self.name}: {parameter.name} has shape {argument.shape}; the result has {shape}")
 
     def _check_overlap(self, parameter: Parameter, output: Argument, arguments: Sequence[Argument | None]) -> None:
         """An output may be an input itself; what is raw is the formula's affair."""
@@ -325,12 +387,27 @@ def _first_array(args: Sequence[Any]) -> Any:
 
 def _like_on_host(like: Any, array: Any, arguments: Sequence[Argument | None]) -> Any:
     """Return an Array as operations make results of arguments on the host, of which `like` is the first array."""
+    result = _empty_on_host(like, array, array.shape, arguments)
+    if isinstance(result, _cukern.Array):
+        result[...] = array
+    else:
+        _cukern.asnumpy(array, out=result)
+    return _as_on_host(like, result)
+
+
+def _empty_on_host(like: Any, array: Any, shape: tuple[int, ...], arguments: Sequence[Argument | None]) -> Any:
+    """Return memory of a shape for elements of `array`, of the kind that _like_on_host returns, or NumPy's."""
     if isinstance(like, _cukern.Array):
         is_managed = any(argument is not None and argument.memory == "managed" for argument in arguments)
-        return _cukern.asarray(array, memory="managed" if is_managed else "pinned")
-    if isinstance(like, np.ndarray) or not hasattr(like, "__dlpack__"):
-        return _cukern.asnumpy(array)
-    own = _cukern._allocate_like(like, element_name(array.dtype), array.shape)
-    if own is not None:
-        return _cukern.asnumpy(array, out=own)
-    return _cukern._convert_like(like, _cukern.asnumpy(array))
+        return _cukern.empty(shape, array.dtype, memory="managed" if is_managed else "pinned")
+    own = None
+    if not isinstance(like, np.ndarray) and hasattr(like, "__dlpack__"):
+        own = _cukern._allocate_like(like, element_name(array.dtype), shape)
+    return own if own is not None else np.empty(shape, _cukern.asnumpy(_cukern.empty(0, array.dtype)).dtype)
+
+
+def _as_on_host(like: Any, result: Any) -> Any:
+    """Return what _empty_on_host has made as an array of the library of `like`."""
+    if isinstance(result, np.ndarray) and not isinstance(like, np.ndarray) and hasattr(like, "__dlpack__"):
+        return _cukern._convert_like(like, result)
+    return result

@@ -25,6 +25,7 @@ from ._formula_kernel import (
     structure,
 )
 from ._formula_source import CPP, SIZES, Parameter, merge_dimensions
+from ._host_pieces import Space
 from ._reduction_source import IN_FLIGHT, Division, ReductionFormula, number_text, reducer_of, reduction_source
 
 ENOUGH_BLOCKS = 1024  # of a grid, below which lines are divided into slices
@@ -35,7 +36,7 @@ SHORT_LINE = 8  # threads along a line where those beside each other are at diff
 
 
 @dataclass(frozen=True)
-class Space:
+class Lines:
     """The elements of a call: dimensions that are kept and that are reduced, merged, with each operand's strides."""
 
     outputs: int
@@ -130,7 +131,13 @@ class ReductionKernel(FormulaKernel):
         options = (axis, bool(keepdims)) if is_plain else None
         results = self._repeat(args, options) if stream is None else None
         if results is None:
-            results = self._call(args, options, lambda arguments: self._plan(arguments, axis, bool(keepdims)), stream)
+            results = self._call(
+                args,
+                options,
+                lambda arguments: self._plan(arguments, axis, bool(keepdims)),
+                lambda arguments: self._space(arguments, axis, bool(keepdims)),
+                stream,
+            )
         return results if len(results) != 1 else results[0]
 
     def _formula(self, types: dict[str, str], elements: Sequence[str]) -> ReductionFormula:
@@ -141,16 +148,33 @@ class ReductionKernel(FormulaKernel):
             self.name, self.map_expr, reducer, self.post_map_expr, bool(self.identity), self.preamble
         )
 
-    def _plan(self, arguments: list[Argument | None], axis: Any, keepdims: bool) -> Plan:
-        """Return what a call of these types, layouts and axes comes to."""
-        inputs = len(self.in_params)
+    def _shapes(
+        self, arguments: Sequence[Argument | None], axis: Any, keepdims: bool
+    ) -> tuple[tuple[int, ...], list[int], list[int], tuple[int, ...]]:
+        """Return the shape of the inputs, the axes that are reduced and kept, and the shape of the outputs."""
         shape = self._broadcast(self.in_params, arguments)
         if shape is None:
             raise ValueError(f"{self.name}: all inputs are numbers or raw; one has to be an array")
         reduced = _axes(self.name, axis, len(shape))
         kept = [d for d in range(len(shape)) if d not in reduced]
+        if keepdims:
+            return shape, reduced, kept, tuple(1 if d in reduced else n for d, n in enumerate(shape))
+        return shape, reduced, kept, tuple(shape[d] for d in kept)
+
+    def _space(self, arguments: Sequence[Argument | None], axis: Any, keepdims: bool) -> Space | None:
+        """Return what a call may be cut into: outputs, unless a formula asks for an index."""
+        shape, _, kept, out_shape = self._shapes(arguments, axis, keepdims)
+        types = self._types(arguments)
+        formula = self._formula(types, [types.get(parameter.type, parameter.type) for parameter in self.params])
+        if formula.uses_index:
+            return None
+        return Space(shape, {d: d if keepdims else place for place, d in enumerate(kept)}, out_shape)
+
+    def _plan(self, arguments: list[Argument | None], axis: Any, keepdims: bool) -> Plan:
+        """Return what a call of these types, layouts and axes comes to."""
+        inputs = len(self.in_params)
+        shape, reduced, kept, plan_shape = self._shapes(arguments, axis, keepdims)
         kept_shape = tuple(shape[d] for d in kept)
-        plan_shape = tuple(1 if d in reduced else n for d, n in enumerate(shape)) if keepdims else kept_shape
         plan, types, elements = self._begin_plan(arguments, plan_shape)
         formula = self._formula(types, elements)
         outputs, length = math.prod(kept_shape), math.prod(shape[d] for d in reduced)
@@ -235,7 +259,7 @@ def _axes(name: str, axis: Any, ndim: int) -> list[int]:
 
 def _merged(
     shape: Sequence[int], kept: list[int], reduced: list[int], strides: Sequence[Sequence[int]], in_order: bool
-) -> Space:
+) -> Lines:
     """Return the dimensions along memory, unless their order matters, merged where every operand allows it."""
     orders = [list(kept), list(reduced)]
     if not in_order:
@@ -246,11 +270,11 @@ def _merged(
     ]
     (kept_lengths, kept_strides), (lengths, reduced_strides) = merged
     outputs, length = (math.prod(shape[d] for d in order) for order in (kept, reduced))
-    return Space(outputs, length, kept_lengths, kept_strides, lengths, reduced_strides)
+    return Lines(outputs, length, kept_lengths, kept_strides, lengths, reduced_strides)
 
 
 def choose_division(
-    space: Space, elements: Sequence[str], addresses: Sequence[int], reads: int
+    space: Lines, elements: Sequence[str], addresses: Sequence[int], reads: int
 ) -> tuple[list[str], Division]:
     """Return how each operand lies, of which the first `reads` are read, and how threads divide the work."""
     kept, reduced = space.kept_strides, space.reduced_strides
@@ -287,7 +311,7 @@ def choose_division(
     return layouts, _divided(space, division)
 
 
-def _are_whole(vector: int, space: Space, rows: Sequence[str]) -> bool:
+def _are_whole(vector: int, space: Lines, rows: Sequence[str]) -> bool:
     """Whether vectors begin at multiples of their size from each operand's first element, and lines are whole ones.
 
     A line of one dimension may have elements behind its last vector.
@@ -302,7 +326,7 @@ def _are_whole(vector: int, space: Space, rows: Sequence[str]) -> bool:
     )
 
 
-def _divided(space: Space, division: Division) -> Division:
+def _divided(space: Lines, division: Division) -> Division:
     """Return a division with slices, if that makes better use of the device."""
     blocks = -(-space.outputs // division.across)
     if blocks >= ENOUGH_BLOCKS or _slices(blocks, space.length // division.vector, division) < 2:
