@@ -111,8 +111,14 @@ def cuda_sources(with_cuda: bool) -> list[Path]:
     return sorted(paths, key=lambda path: (path.suffix != ".cu", "matmul" not in path.parts, str(path)))
 
 
-def target_flags() -> list[str]:
-    """Return nvcc's flags for CUKERN_CUDA_ARCHS: ``90``, ``80;90`` or ``all-major`` (the default)."""
+def target_flags(source: Path | None = None) -> list[str]:
+    """Return nvcc's flags for CUKERN_CUDA_ARCHS: ``90``, ``80;90`` or ``all-major`` (the default).
+
+    A source whose name ends in ``_sm90a.cu`` or the like is compiled for that target alone, as code for tensor cores
+    is; its launcher is called on such devices only.
+    """
+    if source is not None and (own := re.search(r"_sm(\d{2,3}[af]?)\.cu$", source.name)):
+        return [f"-gencode=arch=compute_{own[1]},code=sm_{own[1]}"]
     targets = os.environ.get("CUKERN_CUDA_ARCHS", "all-major")
     if targets in ("all", "native"):
         return [f"-arch={targets}"]
@@ -142,7 +148,7 @@ def _command(build: Compilation, source: Path, extra: list[str]) -> list[str]:
         host += ["-fno-exceptions", "-fno-asynchronous-unwind-tables", "-Os"]
         # Launchers choose and launch, without loops: by -Os they are half of what -O2 makes. An -O for nvcc itself
         # would come after it; device code is always optimised.
-        command = [str(build.toolkit.nvcc), "-std=c++17", *target_flags(), "--compress-mode=size"]
+        command = [str(build.toolkit.nvcc), "-std=c++17", *target_flags(source), "--compress-mode=size"]
         command += ["-ccbin", build.cxx[-1]] if "CXX" in os.environ else []
         command += ["-lineinfo"] if os.environ.get("CUKERN_LINEINFO") == "1" else []
         command += ["-Werror=all-warnings"] if werror else []

@@ -191,6 +191,10 @@ def test_targets(toolchain: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None
         "-gencode=arch=compute_90,code=sm_90",
         "-gencode=arch=compute_90,code=compute_90",
     ]
+    for own in ("90a", "100f"):  # of a source alone, whatever all others are compiled for
+        flags = compile_module.target_flags(Path(f"cuda/src/device/matmul/wgmma_sm{own}.cu"))
+        assert flags == [f"-gencode=arch=compute_{own},code=sm_{own}"]
+    assert len(compile_module.target_flags(Path("cuda/src/device/matmul/tiled.cu"))) == 3
     monkeypatch.setenv("CUKERN_CUDA_ARCHS", "sm_90")
     with pytest.raises(SystemExit, match="CUKERN_CUDA_ARCHS is 'sm_90'; expected 90, 80;90 or all-major"):
         compile_module.target_flags()

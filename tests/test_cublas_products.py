@@ -120,13 +120,14 @@ def test_tf32_is_used_where_asked_for_and_no_less_accurate_than_torchs(rng: np.r
             theirs = error((torch.from_dlpack(x) @ torch.from_dlpack(y)).cpu().numpy())
         finally:
             torch.backends.cuda.matmul.allow_tf32 = kept
-        highest = error(cukern.asnumpy(x @ y))
+        plain = [error(cukern.asnumpy(cukern.matmul(x, y, kernel=kernel))) for kernel in ("tiled", "cublas")]
+        highest = max(plain)
         for options in ({"kernel": "auto"}, {"kernel": "cublas"}, {"bias": cukern.zeros(n, "f4")}):
             ours = error(cukern.asnumpy(cukern.matmul(x, y, precision="tf32", **options)))
             assert ours <= 1.5 * theirs, (shape, options)
             if "kernel" not in options or options["kernel"] == "cublas":  # auto has small ones by a kernel of its own
                 assert ours > 30 * highest, (shape, options)  # factors of 11 bits, where float32 has 24
-            assert error(cukern.asnumpy(cukern.matmul(x, y, **options))) <= 2 * highest, (shape, options)
+            assert error(cukern.asnumpy(cukern.matmul(x, y, **options))) <= 1.5 * highest, (shape, options)
 
 
 @pytest.mark.parametrize("dtype", FUSED, ids=str)

@@ -41,6 +41,8 @@ public:
     bool parse(const char *function, PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names,
                PyObject **arguments) const noexcept;
 
+    const char *name(int i) const noexcept { return names_[i]; }
+
 private:
     static void refuse_text() noexcept {}  // no constant expression: the compiler stops at a call of it
     bool refuse_count(const char *function, Py_ssize_t given, int most) const noexcept;

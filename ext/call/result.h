@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 
+#include "base/backend.h"
 #include "base/long_release.h"
 #include "call/operand.h"
 #include "call/placement.h"
@@ -29,6 +30,12 @@ struct Request {
 
 // The stream that producers are asked to be ready for, before it is known where the call runs.
 bool consumer_of(const Request &request, ReadContext &reading) noexcept;
+
+// What every call begins with: the back-end, and that stream.
+inline bool begin_call(ModuleState &state, const Request &request, Backend *backend,
+                       ReadContext &reading) noexcept {
+    return ensure_backend(state, request.function, backend) && consumer_of(request, reading);
+}
 
 class Result {
 public:

@@ -105,7 +105,9 @@ PyObject *make_by_shape(PyObject *module, const char *function, long number, PyO
     const Options options = options_of(arguments + 1);
     Shape shape;
     ElementType type;
-    if (!choose_backend(module, function) || !parse_shape(function, arguments[0], &shape) ||
+    // An int runs no code that could call us again, and current_device tells of a back-end that is lost.
+    const bool is_checked = state.backend_ready && PyLong_CheckExact(arguments[0]);
+    if ((!is_checked && !choose_backend(module, function)) || !parse_shape(function, arguments[0], &shape) ||
         !element_type_or(state, function, options.dtype, ElementType::float64, &type))
         return nullptr;
     return make_of(state, function, shape, type, number, options).release();
@@ -220,72 +222,49 @@ PyObject *full_like_method(PyObject *module, PyObject *const *values, Py_ssize_t
     return make_like(module, "full_like", arguments[0], arguments[1], -1, options_of(arguments + 2));
 }
 
-// arange, linspace, eye: NumPy makes the numbers, which are then copied. bfloat16 is made of float32.
-PyObject *make_by_numpy(PyObject *module, const char *function, PyObject *args, PyObject *options_of_numpy,
-                        const Options &options) noexcept {
+#define CUKERN_ARANGE "(start, stop=None, step=1, *, dtype=None, memory=None, device=None, stream=None)"
+#define CUKERN_LINSPACE \
+    "(start, stop, num=50, *, endpoint=True, dtype=None, memory=None, device=None, stream=None)"
+#define CUKERN_EYE "(N, M=None, k=0, *, dtype=None, memory=None, device=None, stream=None)"
+
+// arange, linspace, eye: NumPy makes the numbers, of the first `count_of_numpy` arguments, which are then copied.
+// bfloat16 is made of float32.
+PyObject *make_by_numpy(PyObject *module, const char *function, const Signature &signature, int count_of_numpy,
+                        PyObject *const *values, Py_ssize_t count, PyObject *names) noexcept {
+    PyObject *arguments[Signature::kMost];
+    if (!signature.parse(function, nullptr, values, count, names, arguments)) return nullptr;
     const ModuleState &state = state_of(module);
-    if (!choose_backend(module, function)) return nullptr;
+    const Options options = options_of(arguments + count_of_numpy);
+    const PyRef first = PyRef::steal(PyTuple_Pack(1, arguments[0]));
+    const PyRef rest = PyRef::steal(PyDict_New());
+    if (!first || !rest || !choose_backend(module, function)) return nullptr;
+    for (int i = 1; i < count_of_numpy; ++i)
+        if (arguments[i] != nullptr && PyDict_SetItemString(rest.get(), signature.name(i), arguments[i]) != 0)
+            return nullptr;
     ElementType type;
     if (is_given(options.dtype)) {
         if (!parse_dtype(state, function, options.dtype, &type)) return nullptr;
         const PyRef dtype = numpy_dtype(state, type == ElementType::bfloat16 ? ElementType::float32 : type);
-        if (!dtype || PyDict_SetItemString(options_of_numpy, "dtype", dtype.get()) != 0) return nullptr;
+        if (!dtype || PyDict_SetItemString(rest.get(), "dtype", dtype.get()) != 0) return nullptr;
     }
     const PyRef maker = PyRef::steal(PyObject_GetAttrString(state.numpy, function));
-    const PyRef numbers = maker ? PyRef::steal(PyObject_Call(maker.get(), args, options_of_numpy)) : PyRef();
+    const PyRef numbers = maker ? PyRef::steal(PyObject_Call(maker.get(), first.get(), rest.get())) : PyRef();
     Operand source;
     if (!numbers || !source.read_memory({state, function, "the numbers"}, numbers.get(), false)) return nullptr;
     return from_host(state, function, source, options.dtype, MemoryOrder::c, options).release();
 }
 
-// Takes our own keywords out of a call that NumPy reads otherwise.
-bool split_options(PyObject *keywords, PyObject *rest, Options *options) noexcept {
-    if (keywords != nullptr && PyDict_Update(rest, keywords) != 0) return false;
-    const auto take = [&](const char *name, PyObject **value) {
-        const PyRef key = PyRef::steal(PyUnicode_FromString(name));
-        if (!key) return false;
-        *value = PyDict_GetItemWithError(rest, key.get());  // borrowed from `keywords` too
-        return *value == nullptr ? PyErr_Occurred() == nullptr : PyDict_DelItem(rest, key.get()) == 0;
-    };
-    return take("dtype", &options->dtype) && take("memory", &options->memory) &&
-           take("device", &options->device) && take("stream", &options->stream);
+PyObject *arange_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_ARANGE);
+    return make_by_numpy(module, "arange", kSignature, 3, values, count, names);
 }
-
-// What is left of the keywords must be among `known`, which ends in null.
-bool check_keywords(const char *function, PyObject *rest, const char *const *known) noexcept {
-    PyObject *key = nullptr;
-    PyObject *value = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(rest, &at, &key, &value) != 0;) {
-        bool is_known = false;
-        for (const char *const *name = known; *name != nullptr; ++name)
-            is_known = is_known || PyUnicode_CompareWithASCIIString(key, *name) == 0;
-        if (is_known) continue;
-        PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument %R", function, key);
-        return false;
-    }
-    return true;
+PyObject *linspace_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_LINSPACE);
+    return make_by_numpy(module, "linspace", kSignature, 4, values, count, names);
 }
-
-PyObject *make_by_numpy(PyObject *module, const char *function, const char *const *known, PyObject *args,
-                        PyObject *keywords) noexcept {
-    const PyRef rest = PyRef::steal(PyDict_New());
-    Options options;
-    if (!rest || !split_options(keywords, rest.get(), &options) || !check_keywords(function, rest.get(), known))
-        return nullptr;
-    return make_by_numpy(module, function, args, rest.get(), options);
-}
-
-PyObject *arange_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const known[] = {"start", "stop", "step", nullptr};
-    return make_by_numpy(module, "arange", known, args, keywords);
-}
-PyObject *linspace_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const known[] = {"start", "stop", "num", "endpoint", nullptr};
-    return make_by_numpy(module, "linspace", known, args, keywords);
-}
-PyObject *eye_method(PyObject *module, PyObject *args, PyObject *keywords) {
-    static const char *const known[] = {"N", "M", "k", nullptr};
-    return make_by_numpy(module, "eye", known, args, keywords);
+PyObject *eye_method(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    static constexpr Signature kSignature(CUKERN_EYE);
+    return make_by_numpy(module, "eye", kSignature, 3, values, count, names);
 }
 
 #define CUKERN_SHAPE_TEXT "shape : int or tuple of int\n"
@@ -323,20 +302,18 @@ PyMethodDef kCreationMethods[] = {
      CUKERN_NEW_DOC("full_like" CUKERN_FILLED_LIKE, "Return an array of one number of the shape of another one.",
                     CUKERN_LIKE_TEXT "fill_value : number\n",
                     ">>> cukern.full_like(cukern.zeros(2), 7)\nArray([7., 7.])")},
-    {"arange", as_method(arange_method), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_NEW_DOC("arange(start, /, stop=None, step=1, *, dtype=None, memory=None, device=None, stream=None)",
+    {"arange", as_method(arange_method), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_NEW_DOC("arange" CUKERN_ARANGE,
                     "Return evenly spaced numbers of a half-open interval; they are made by numpy.arange.",
                     "start, stop, step : number\n    As in numpy.arange.\ndtype : optional\n",
                     ">>> cukern.arange(3)\nArray([0, 1, 2])")},
-    {"linspace", as_method(linspace_method), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_NEW_DOC(
-         "linspace(start, stop, /, num=50, *, endpoint=True, dtype=None, memory=None, device=None, stream=None)",
-         "Return evenly spaced numbers of an interval; they are made by numpy.linspace.",
-         "start, stop, num, endpoint\n    As in numpy.linspace.\ndtype : optional\n",
-         ">>> cukern.linspace(0, 1, 3)\nArray([0. , 0.5, 1. ])")},
-    {"eye", as_method(eye_method), METH_VARARGS | METH_KEYWORDS,
-     CUKERN_NEW_DOC("eye(N, M=None, k=0, *, dtype=None, memory=None, device=None, stream=None)",
-                    "Return a matrix with ones on a diagonal; it is made by numpy.eye.",
+    {"linspace", as_method(linspace_method), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_NEW_DOC("linspace" CUKERN_LINSPACE,
+                    "Return evenly spaced numbers of an interval; they are made by numpy.linspace.",
+                    "start, stop, num, endpoint\n    As in numpy.linspace.\ndtype : optional\n",
+                    ">>> cukern.linspace(0, 1, 3)\nArray([0. , 0.5, 1. ])")},
+    {"eye", as_method(eye_method), METH_FASTCALL | METH_KEYWORDS,
+     CUKERN_NEW_DOC("eye" CUKERN_EYE, "Return a matrix with ones on a diagonal; it is made by numpy.eye.",
                     "N, M : int\n    Rows and columns; `M` is `N` by default.\nk : int\n    Which "
                     "diagonal.\ndtype : optional\n",
                     ">>> cukern.eye(2)\nArray([[1., 0.],\n       [0., 1.]])")},

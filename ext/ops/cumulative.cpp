@@ -1,7 +1,6 @@
 // cumulative_sum and cumulative_prod: parse, view, check, launch, return.
 #include "base/python.h"
 
-#include "base/backend.h"
 #include "base/methods.h"
 #include "base/signature.h"
 #include "call/arguments.h"
@@ -93,7 +92,7 @@ PyObject *run(ModuleState &state, Op op, const char *function, const Given &give
     const Request request{state, function, given_or_null(given.out), given_or_null(given.stream)};
     Backend backend;
     ReadContext reading;
-    if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
+    if (!begin_call(state, request, &backend, reading)) return nullptr;
     PyRef bools;
     Operand a;
     if (!as_bools(state, function, given, &bools) ||

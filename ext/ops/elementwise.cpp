@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "array/array.h"
-#include "base/backend.h"
 #include "base/methods.h"
 #include "call/arguments.h"
 #include "call/brief_calls.h"
@@ -67,7 +66,7 @@ PyObject *run(ModuleState &state, const char *function, Op op, PyObject *first, 
     const Request request{state, function, out, given_stream};
     Backend backend;
     ReadContext reading;
-    if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
+    if (!begin_call(state, request, &backend, reading)) return nullptr;
 
     Operand a;
     Operand b;

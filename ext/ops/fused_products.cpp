@@ -35,7 +35,7 @@ PyObject *run_fused_product(PyObject *module, const char *function, const Produc
     const Request request{state, function, out, given_stream};
     Backend backend;
     ReadContext reading;
-    if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
+    if (!begin_call(state, request, &backend, reading)) return nullptr;
     if (backend != Backend::cuda) return not_fused();
     Operand arrays[4];  // a, b, and what is given of bias and c
     Operand *operands[] = {&arrays[0], &arrays[1], &arrays[2], &arrays[3]};

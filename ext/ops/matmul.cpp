@@ -44,7 +44,7 @@ PyObject *run_matmul(PyObject *module, const char *function, const ProductOption
     const Request request{state, function, out, given_stream};
     Backend backend;
     ReadContext reading;
-    if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
+    if (!begin_call(state, request, &backend, reading)) return nullptr;
 
     Operand a;
     Operand b;

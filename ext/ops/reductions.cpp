@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "base/backend.h"
 #include "base/methods.h"
 #include "base/signature.h"
 #include "call/arguments.h"
@@ -100,7 +99,7 @@ PyObject *run_reduction(ModuleState &state, Op op, PyObject *object, const Reduc
                           is_given(given.stream) ? given.stream : nullptr};
     Backend backend;
     ReadContext reading;
-    if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
+    if (!begin_call(state, request, &backend, reading)) return nullptr;
     Operand a;
     if (!a.read({state, function, "a"}, object, reading)) return nullptr;
     reading.ran_code = reading.ran_code || may_run_code(given.axis) || may_run_code(given.dtype);

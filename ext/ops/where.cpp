@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/backend.h"
 #include "base/methods.h"
 #include "base/signature.h"
 #include "call/arguments.h"
@@ -71,7 +70,7 @@ PyObject *run(ModuleState &state, Op op, PyObject *const *objects, PyObject *out
     const Request request{state, function, out, stream};
     Backend backend;
     ReadContext reading;
-    if (!ensure_backend(state, function, &backend) || !consumer_of(request, reading)) return nullptr;
+    if (!begin_call(state, request, &backend, reading)) return nullptr;
     const Names names = names_of(op);
     Operand control;
     Operand a;

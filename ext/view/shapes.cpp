@@ -101,20 +101,13 @@ PyRef shape_text(int ndim, const std::int64_t *shape) noexcept {
 
 void raise_too_large(const char *function, const char *what, int ndim, const std::int64_t *shape) noexcept {
     const PyRef lengths = shape == nullptr ? PyRef() : shape_text(ndim, shape);
-    const PyRef text = PyRef::steal(lengths ? PyUnicode_FromFormat(" of shape %U", lengths.get())
-                                            : PyUnicode_FromString(""));
+    const PyRef text =
+        PyRef::steal(lengths ? PyUnicode_FromFormat(" of shape %U", lengths.get()) : PyUnicode_FromString(""));
     bool is_negative = false;
     for (int i = 0; shape != nullptr && i < ndim; ++i) is_negative = is_negative || shape[i] < 0;
     if (text)
         PyErr_Format(PyExc_ValueError, "%s: %s%U has %s", function, what, text.get(),
                      is_negative ? "a negative length" : "more elements than memory can hold");
-}
-
-bool checked_size(const char *function, const char *what, int ndim, const std::int64_t *shape, int item_size,
-                  std::int64_t *bytes) noexcept {
-    if (checked_bytes(shape, ndim, item_size, bytes)) return true;
-    raise_too_large(function, what, ndim, shape);
-    return false;
 }
 
 ShapeText::ShapeText(const Shape &shape) noexcept {

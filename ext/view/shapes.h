@@ -28,11 +28,16 @@ struct ShapeText {
     explicit ShapeText(const Shape &shape) noexcept;
 };
 
-// The bytes of packed elements. ValueError where the shape of `what` has a negative length, or is too large.
-bool checked_size(const char *function, const char *what, int ndim, const std::int64_t *shape, int item_size,
-                  std::int64_t *bytes) noexcept;
+// ValueError: the shape of `what` has a negative length, or is too large; null: a shape that cannot be told.
+[[gnu::cold]] void raise_too_large(const char *function, const char *what, int ndim,
+                                   const std::int64_t *shape) noexcept;
 
-// That ValueError; without a shape where none can be told.
-void raise_too_large(const char *function, const char *what, int ndim, const std::int64_t *shape) noexcept;
+// The bytes of packed elements; false with that ValueError.
+inline bool checked_size(const char *function, const char *what, int ndim, const std::int64_t *shape,
+                         int item_size, std::int64_t *bytes) noexcept {
+    if (checked_bytes(shape, ndim, item_size, bytes)) return true;
+    raise_too_large(function, what, ndim, shape);
+    return false;
+}
 
 }  // namespace cukern::py
