@@ -127,7 +127,6 @@ def test_tf32_is_used_where_asked_for_and_no_less_accurate_than_torchs(rng: np.r
             assert ours <= 1.5 * theirs, (shape, options)
             if "kernel" not in options or options["kernel"] == "cublas":  # auto has small ones by a kernel of its own
                 assert ours > 30 * highest, (shape, options)  # factors of 11 bits, where float32 has 24
-            assert error(cukern.asnumpy(cukern.matmul(x, y, **options))) <= 1.5 * highest, (shape, options)
 
 
 @pytest.mark.parametrize("dtype", FUSED, ids=str)

@@ -114,6 +114,7 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
         stream=s,
     ),
     "vecdot of another type": lambda x, out, s: cukern.vecdot(x.reshape(64, -1), x.reshape(64, -1), out=out, stream=s),
+    "cumulative_sum of bool": lambda x, out, s: cukern.cumulative_sum(x, dtype="bool", out=out, stream=s),
 }
 OUT: dict[str, Callable[[], Any]] = {
     "sum over rows": lambda: cukern.zeros(4, "float32"),
@@ -123,6 +124,7 @@ OUT: dict[str, Callable[[], Any]] = {
     "packed product": lambda: cukern.zeros((64, 64), "float64"),
     "product with steps after it": lambda: cukern.zeros((64, 64), "float32"),
     "vecdot of another type": lambda: cukern.zeros(64, "float64"),
+    "cumulative_sum of bool": lambda: cukern.zeros(LONG, "bool"),
 }
 
 
@@ -143,6 +145,20 @@ def test_scratch_gives_what_an_eager_call_gives(name: str) -> None:
         graph.replay()
         cukern.synchronize()
         np.testing.assert_array_equal(cukern.asnumpy(out), wanted)
+
+
+def test_a_product_of_complex_vectors() -> None:
+    x = cukern.asarray(random((64, 32)) + 1j * random((64, 32), 1))
+    out, wanted = cukern.zeros(64, x.dtype), cukern.asnumpy(cukern.vecdot(x, x))
+    graph = Graph()
+    cukern.vecdot(x, x, out=out, stream=graph.stream)
+    with graph.captured() as stream:
+        cukern.vecdot(x, x, out=out, stream=stream)
+    out.fill(0)
+    cukern.synchronize()
+    graph.replay()
+    cukern.synchronize()
+    np.testing.assert_array_equal(cukern.asnumpy(out), wanted)
 
 
 def test_branches_have_scratch_of_their_own() -> None:

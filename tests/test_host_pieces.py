@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("backend")
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_host_pieces, "PIECE_BYTES", 1 << 12)
     monkeypatch.setattr(_host_pieces, "LEAST_BYTES", 0)
+    monkeypatch.setattr(_host_pieces, "LEAST_PIECE", 1)
 
 
 def arguments(*values: Any) -> list[Argument | None]:
@@ -67,8 +68,71 @@ class TestCuts:
 
     def test_what_has_a_buffer(self) -> None:
         cut = Cut(space(6), 0, 4)
-        parts = [cut.part(array.array("d", range(6)), piece) for piece in cut.pieces()]
-        assert [part.tolist() for part in parts] == [[0, 1, 2, 3], [4, 5]]
+        for value in (array.array("d", range(6)), bytes(range(6)), bytearray(range(6)), np.arange(6).data):
+            parts = [cut.part(value, piece) for piece in cut.pieces()]
+            assert [part.tolist() for part in parts] == [[0, 1, 2, 3], [4, 5]]
+
+    def test_what_has_dlpack_alone(self) -> None:
+        class Exporter:
+            def __init__(self, values: np.ndarray) -> None:
+                self.values = values
+
+            def __dlpack__(self, **given: Any) -> Any:
+                return self.values.__dlpack__(**given)
+
+            def __dlpack_device__(self) -> Any:
+                return self.values.__dlpack_device__()
+
+        x = np.arange(10_000.0)
+        cut = choose_cut(arguments(Exporter(x), None), 1, ["float64"], space(10_000))
+        assert cut is not None
+        np.testing.assert_array_equal(cut.part(Exporter(x), slice(3, 7)), x[3:7])
+
+    def test_operands_that_all_pieces_share(self) -> None:
+        """The dimension is one that cuts what is large."""
+        long, short = np.zeros((1, 2000)), np.zeros((30, 1))
+        cut = choose_cut(arguments(long, short, None), 2, ["float64"], space(30, 2000))
+        assert cut is not None and cut.axis == 1
+        assert cut.length == (4096 - 240) * 2000 // (16_000 + 480_000)
+
+    def test_outputs_that_are_read_again_or_overlap(self) -> None:
+        x, y = np.zeros((1, 100)), np.zeros((100, 100))
+        of_rows = Space((100, 100), {0: 0}, (100,))
+        assert choose_cut(arguments(y, x[0]), 1, [], of_rows) is not None
+        assert choose_cut(arguments(y, x, x[0]), 2, [], of_rows) is None  # the output is what all pieces read
+        own = cukern.asarray(np.zeros(15_000), memory="pinned")
+        z = np.zeros(10_000)
+        assert choose_cut(arguments(z, own[:10_000], own[5_000:]), 1, [], space(10_000)) is None
+
+    def test_no_room(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Pieces are never tiny: where they don't fit in, the call is out of memory."""
+        monkeypatch.setattr(_host_pieces, "LEAST_PIECE", 1 << 12)
+        x = np.zeros(1 << 14)
+        cukern.set_memory_limit(1)
+        try:
+            cut = choose_cut(arguments(x, x), 1, [], space(1 << 14))
+        finally:
+            cukern.set_memory_limit(None)
+        assert cut is not None and cut.length == 1 << 8
+
+    @pytest.mark.parametrize(
+        ("operation", "given"),
+        [
+            ("z = x + i", {}),
+            ("z = x / n", {}),
+            ("z = x / _ind.size()", {}),
+            ("z = x * inv", {"loop_prep": "T inv = T(1) / n;"}),
+            ("z = f(x)", {"preamble": "__device__ double f(double x) { return x; }"}),
+        ],
+    )
+    def test_formulas_that_ask_for_counts(self, operation: str, given: dict[str, str]) -> None:
+        kernel = cukern.ElementwiseKernel("T x", "T z", operation, **given)
+        assert (kernel._space(arguments(np.zeros(9), None)) is None) == ("preamble" not in given)
+
+    def test_reductions_that_ask_for_counts(self) -> None:
+        for post, is_cut in (("y = a", True), ("y = a / _in_ind.size()", False), ("y = a * _i", False)):
+            kernel = cukern.ReductionKernel("T x", "T y", "x", "a + b", post, "0", "mean_of")
+            assert (kernel._space(arguments(np.zeros((9, 9)), None), 0, False) is not None) == is_cut
 
     def test_the_room_that_there_is(self) -> None:
         assert _host_pieces.PIECE_BYTES == 1 << 12
@@ -125,6 +189,10 @@ class TestOnTheGPU:
             np.testing.assert_allclose(out, 2 * y + x)
         assert kernel(x, x) is x
         assert min(counted) > 1
+        own = cukern.zeros(4500, memory="pinned")
+        two = cukern.ElementwiseKernel("T x", "T y, T z", "y = x; z = x", "two_outputs")
+        with pytest.raises(ValueError, match="y overlaps z in part"):
+            two(np.zeros(3000), own[:3000], own[1500:])
         with pytest.raises(ValueError, match="do not broadcast"):
             kernel(x, np.empty((60, 51)))
 

@@ -27,13 +27,14 @@ std::int64_t stride_along(const Operand &operand, int ndim, int axis) noexcept {
 }
 
 // Whether axis x is slower than y in memory, over all operands: NumPy's rule for order='K', by which C order
-// wins where operands disagree.
+// wins where operands disagree. `stride_of(operand, axis)` is 0 where the axis has one element.
 enum class Comparison { slower, faster, undecided };
-Comparison compare_axes(Operand *const *operands, int num_operands, int ndim, int x, int y) noexcept {
+template <typename StrideOf>
+Comparison compare_axes(int num_operands, const StrideOf &stride_of, int x, int y) noexcept {
     Comparison result = Comparison::undecided;
     for (int i = 0; i < num_operands; ++i) {
-        const std::int64_t sx = std::llabs(stride_along(*operands[i], ndim, x));
-        const std::int64_t sy = std::llabs(stride_along(*operands[i], ndim, y));
+        const std::int64_t sx = std::llabs(stride_of(i, x));
+        const std::int64_t sy = std::llabs(stride_of(i, y));
         if (sx == 0 || sy == 0) continue;
         if (sx <= sy)
             result = Comparison::faster;
@@ -45,7 +46,8 @@ Comparison compare_axes(Operand *const *operands, int num_operands, int ndim, in
 
 // Strides in bytes of a fresh result that keeps the operands' memory order; false, without any, where that is C
 // order.
-bool keep_order(Operand *const *operands, int num_operands, const Shape &shape, int item_size,
+template <typename StrideOf>
+bool keep_order(int num_operands, const StrideOf &stride_of, const Shape &shape, int item_size,
                 npy_intp *strides) noexcept {
     if (shape.ndim < 2) return false;
     bool is_c_order = true;
@@ -54,7 +56,7 @@ bool keep_order(Operand *const *operands, int num_operands, const Shape &shape, 
         const int axis = shape.ndim - 1 - i;
         int at = i;
         for (int j = i - 1; j >= 0; --j) {
-            const Comparison c = compare_axes(operands, num_operands, shape.ndim, axes[j], axis);
+            const Comparison c = compare_axes(num_operands, stride_of, axes[j], axis);
             if (c == Comparison::faster) break;
             if (c == Comparison::slower) at = j;
         }
@@ -118,7 +120,7 @@ bool consumer_of(const Request &request, ReadContext &reading) noexcept {
 }
 
 bool Result::prepare(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
-                     int num_operands, Overlap overlap, ReadContext &reading) noexcept {
+                     int num_operands, Overlap overlap, ReadContext &reading, const TensorView *order) noexcept {
     const std::uint64_t collections_before = collections();
     std::int64_t bytes = 0;
     if (!checked_size(request.function, "the result", shape.ndim, shape.lengths, size_of(type), &bytes))
@@ -130,7 +132,7 @@ bool Result::prepare(const Request &request, const Shape &shape, ElementType typ
             !choose_execution(request, operands, num_operands))
             return false;
     } else if (!choose_execution(request, operands, num_operands) ||
-               !make(request, shape, type, operands, num_operands, overlap, reading)) {
+               !make(request, shape, type, operands, num_operands, overlap, reading, order)) {
         return false;
     }
     const bool ran_code = reading.ran_code || may_run_code(request.stream) || collections() != collections_before;
@@ -254,7 +256,7 @@ PyRef make_ndarray(const Request &request, ElementType type, const Shape &shape,
 }  // namespace
 
 bool Result::make(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
-                  int num_operands, Overlap overlap, ReadContext &reading) noexcept {
+                  int num_operands, Overlap overlap, ReadContext &reading, const TensorView *order) noexcept {
     reading.earlier = reading.consumer;
     reading.consumer = execution_.stream;
     const Operand *lead = nullptr;  // the first array decides
@@ -268,8 +270,14 @@ bool Result::make(const Request &request, const Shape &shape, ElementType type, 
         if (location.kind == MemoryKind::managed && kind == MemoryKind::pinned) kind = MemoryKind::managed;
     }
     npy_intp strides[kMaxDims];
-    const bool has_order =
-        overlap == Overlap::same_allowed && keep_order(operands, num_operands, shape, size_of(type), strides);
+    bool has_order = false;
+    if (order != nullptr) {
+        const auto stride_of = [&](int, int axis) { return order->shape[axis] == 1 ? 0 : order->strides[axis]; };
+        has_order = keep_order(1, stride_of, shape, size_of(type), strides);
+    } else if (overlap == Overlap::same_allowed) {
+        const auto stride_of = [&](int i, int axis) { return stride_along(*operands[i], shape.ndim, axis); };
+        has_order = keep_order(num_operands, stride_of, shape, size_of(type), strides);
+    }
     const Family family = lead == nullptr ? Family::numpy : lead->family();
     if (family == Family::exchange) {
         const ArgumentInfo argument{request.state, request.function, "the result"};

@@ -40,9 +40,11 @@ inline bool begin_call(ModuleState &state, const Request &request, Backend *back
 class Result {
 public:
     // Reads and checks `out`, if there is one, decides where the call runs, and else makes an array. A fresh array
-    // keeps the operands' memory order as NumPy does, unless it has to overlap nothing.
+    // keeps the operands' memory order as NumPy does, unless it has to overlap nothing; or that of `order`, a view
+    // of its dimensions.
     bool prepare(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
-                 int num_operands, Overlap overlap, ReadContext &reading) noexcept;
+                 int num_operands, Overlap overlap, ReadContext &reading,
+                 const TensorView *order = nullptr) noexcept;
 
     const TensorView &view() const noexcept { return operand_.view(); }
     bool is_on_device() const noexcept { return execution_.on_device; }
@@ -105,7 +107,7 @@ private:
     void wait_after_failure(Backend backend) const noexcept;
     bool choose_execution(const Request &request, Operand *const *operands, int num_operands) noexcept;
     bool make(const Request &request, const Shape &shape, ElementType type, Operand *const *operands,
-              int num_operands, Overlap overlap, ReadContext &reading) noexcept;
+              int num_operands, Overlap overlap, ReadContext &reading, const TensorView *order) noexcept;
     bool check_out(const char *function, const Shape &shape, ElementType type, Operand *const *operands,
                    int num_operands, Overlap overlap) noexcept;
 

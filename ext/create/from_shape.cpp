@@ -105,8 +105,10 @@ PyObject *make_by_shape(PyObject *module, const char *function, long number, PyO
     const Options options = options_of(arguments + 1);
     Shape shape;
     ElementType type;
-    // An int runs no code that could call us again, and current_device tells of a back-end that is lost.
-    const bool is_checked = state.backend_ready && PyLong_CheckExact(arguments[0]);
+    // Such a call runs no code that could call us again, and current_device tells of a back-end that is lost.
+    const bool is_plain = options.dtype == nullptr && options.memory == nullptr && options.device == nullptr &&
+                          options.stream == nullptr && PyLong_CheckExact(arguments[0]);
+    const bool is_checked = state.backend_ready && is_plain;
     if ((!is_checked && !choose_backend(module, function)) || !parse_shape(function, arguments[0], &shape) ||
         !element_type_or(state, function, options.dtype, ElementType::float64, &type))
         return nullptr;
@@ -222,10 +224,10 @@ PyObject *full_like_method(PyObject *module, PyObject *const *values, Py_ssize_t
     return make_like(module, "full_like", arguments[0], arguments[1], -1, options_of(arguments + 2));
 }
 
-#define CUKERN_ARANGE "(start, stop=None, step=1, *, dtype=None, memory=None, device=None, stream=None)"
+#define CUKERN_ARANGE "(start=None, stop=None, step=1, dtype=None, *, memory=None, device=None, stream=None)"
 #define CUKERN_LINSPACE \
-    "(start, stop, num=50, *, endpoint=True, dtype=None, memory=None, device=None, stream=None)"
-#define CUKERN_EYE "(N, M=None, k=0, *, dtype=None, memory=None, device=None, stream=None)"
+    "(start, stop, num=50, endpoint=True, *, dtype=None, memory=None, device=None, stream=None)"
+#define CUKERN_EYE "(N, M=None, k=0, dtype=None, *, memory=None, device=None, stream=None)"
 
 // arange, linspace, eye: NumPy makes the numbers, of the first `count_of_numpy` arguments, which are then copied.
 // bfloat16 is made of float32.
@@ -235,10 +237,11 @@ PyObject *make_by_numpy(PyObject *module, const char *function, const Signature 
     if (!signature.parse(function, nullptr, values, count, names, arguments)) return nullptr;
     const ModuleState &state = state_of(module);
     const Options options = options_of(arguments + count_of_numpy);
-    const PyRef first = PyRef::steal(PyTuple_Pack(1, arguments[0]));
+    // arange(3) and arange(start=3) are not the same to NumPy.
+    const PyRef first = PyRef::steal(count > 0 ? PyTuple_Pack(1, arguments[0]) : PyTuple_New(0));
     const PyRef rest = PyRef::steal(PyDict_New());
     if (!first || !rest || !choose_backend(module, function)) return nullptr;
-    for (int i = 1; i < count_of_numpy; ++i)
+    for (int i = count > 0 ? 1 : 0; i < count_of_numpy; ++i)
         if (arguments[i] != nullptr && PyDict_SetItemString(rest.get(), signature.name(i), arguments[i]) != 0)
             return nullptr;
     ElementType type;

@@ -1,6 +1,7 @@
 // cumulative_sum and cumulative_prod: parse, view, check, launch, return.
 #include "base/python.h"
 
+#include "array/array.h"
 #include "base/methods.h"
 #include "base/signature.h"
 #include "call/arguments.h"
@@ -84,6 +85,7 @@ bool as_bools(ModuleState &state, const char *function, const Given &given, PyRe
     ElementType type;
     if (!parse_dtype(state, function, given.dtype, &type)) return false;
     if (type != ElementType::bool_) return true;
+    const TemporaryArrays scope;
     *bools = PyRef::steal(run_cast(state, function, given.object, type, nullptr, given_or_null(given.stream)));
     return static_cast<bool>(*bools);
 }
@@ -109,7 +111,8 @@ PyObject *run(ModuleState &state, Op op, const char *function, const Given &give
     if (given.include_initial) ++shape.lengths[call.axis];
     Operand *const operands[] = {&a};
     Result result;
-    if (!result.prepare(request, shape, type, operands, 1, Overlap::none_allowed, reading)) return nullptr;
+    if (!result.prepare(request, shape, type, operands, 1, Overlap::none_allowed, reading, &a.view()))
+        return nullptr;
 
     const std::int64_t first = given.include_initial ? 1 : 0;
     const TensorView initial = part_of(result.view(), call.axis, 0, first);

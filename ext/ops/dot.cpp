@@ -83,6 +83,8 @@ PyObject *vecdot_function(PyObject *module, PyObject *const *values, Py_ssize_t 
     if (!describe(state, "vecdot", "a", pair.a, &a) || !describe(state, "vecdot", "b", pair.b, &b) ||
         !find_axis(state, "vecdot", a.shape, b.shape, &axis))
         return nullptr;
+    std::optional<TemporaryArrays> scope;
+    if (pair.out != nullptr) scope.emplace();
     PyRef conjugate;
     if (kind_of(a.type) == 'c') {
         conjugate = PyRef::steal(run_elementwise(state, Op::conj, pair.a, nullptr, nullptr, pair.stream));

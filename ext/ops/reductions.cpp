@@ -76,6 +76,16 @@ bool find_logical(const ModuleState &state, Op *op, ReductionOptions *given) noe
     return true;
 }
 
+// An operand's dimensions as those of the result, whose memory order is the same.
+void order_of(const TensorView &view, const Plan &plan, bool keepdims, TensorView *order) noexcept {
+    order->ndim = 0;
+    for (int d = 0; d < view.ndim; ++d) {
+        if (plan.reduced[d] && !keepdims) continue;
+        order->shape[order->ndim] = plan.reduced[d] ? 1 : view.shape[d];
+        order->strides[order->ndim++] = view.strides[d];
+    }
+}
+
 // The result without the dimensions of length 1 that `keepdims` has left.
 TensorView kept_view(const TensorView &view, const Plan &plan, bool keepdims) noexcept {
     TensorView kept = view;
@@ -111,8 +121,11 @@ PyObject *run_reduction(ModuleState &state, Op op, PyObject *object, const Reduc
         return nullptr;
     Operand *const operands[] = {&a};
     Result result;
-    if (!result.prepare(request, plan.shape, result_type(op, compute), operands, 1, Overlap::none_allowed,
-                        reading))
+    const bool may_order = plan.shape.ndim > 1 && request.out == nullptr;
+    TensorView order;
+    if (may_order) order_of(a.view(), plan, given.keepdims, &order);
+    if (!result.prepare(request, plan.shape, result_type(op, compute), operands, 1, Overlap::none_allowed, reading,
+                        may_order ? &order : nullptr))
         return nullptr;
 
     const TensorView out = kept_view(result.view(), plan, given.keepdims);

@@ -101,6 +101,7 @@ PyRef shape_text(int ndim, const std::int64_t *shape) noexcept {
 
 void raise_too_large(const char *function, const char *what, int ndim, const std::int64_t *shape) noexcept {
     const PyRef lengths = shape == nullptr ? PyRef() : shape_text(ndim, shape);
+    if (shape != nullptr && !lengths) return;
     const PyRef text =
         PyRef::steal(lengths ? PyUnicode_FromFormat(" of shape %U", lengths.get()) : PyUnicode_FromString(""));
     bool is_negative = false;

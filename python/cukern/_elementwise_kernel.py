@@ -114,9 +114,9 @@ class ElementwiseKernel(FormulaKernel):
         return shape
 
     def _space(self, arguments: Sequence[Argument | None]) -> Space | None:
-        """Return what a call may be cut into: nothing where the formula asks for an element's index."""
+        """Return what a call may be cut into: nothing where the formula asks for indices or counts."""
         shape = self._broadcast(self.params, arguments)
-        if shape is None or self._formula.uses_index:
+        if shape is None or self._formula.needs_whole:
             return None
         return Space(shape, {d: d for d in range(len(shape))}, shape)
 

@@ -184,6 +184,8 @@ class FormulaKernel:
                 made.append(types.get(parameter.type, parameter.type))
             else:
                 self._check_output(parameter, output, space.out_shape)
+                if output.host is None:
+                    self._check_steps(parameter, output.shape, output.strides)
         return choose_cut(arguments, self._inputs, made, space)
 
     def _call_in_pieces(

@@ -35,6 +35,7 @@ ALIASES |= {"long": "int64", "longlong": "int64", "short": "int16", "byte": "int
 _PARAMETER = re.compile(r"(?P<words>(?:(?:raw|const|_non_const)\s+)*)(?P<type>\w+)\s+(?P<name>\w+)")
 _RESERVED = {"n", "i", "_ind"}
 _INDEX = re.compile(r"\bi\b")
+_COUNT = re.compile(r"\b(?:i|n|_ind)\b")
 _JUMPS = re.compile(r"\b(?:continue|return|break|goto)\b")
 
 
@@ -215,6 +216,12 @@ class Formula:
     def uses_index(self) -> bool:
         """Whether the order in which elements are taken matters."""
         return _INDEX.search(f"{self.operation} {self.preamble}") is not None
+
+    @property
+    def needs_whole(self) -> bool:
+        """Whether the formula asks for an element's index, or for the number of elements."""
+        texts = (self.operation, self.preamble, self.loop_prep, self.after_loop)
+        return any(_COUNT.search(text) is not None for text in texts)
 
     @property
     def may_jump(self) -> bool:

@@ -14,6 +14,7 @@ from ._formula_argument import Argument
 from ._formula_source import SIZES
 
 PIECE_BYTES = 1 << 30  # of the arrays of a piece, where the device has room for four of them
+LEAST_PIECE = 1 << 16
 LEAST_BYTES = 1 << 20  # of all arrays, below which nobody asks how much room there is
 
 
@@ -54,9 +55,21 @@ class Cut:
 
 
 def _sliced(value: Any, place: int, piece: slice) -> Any:
-    if not isinstance(value, _cukern.Array | np.ndarray) and not hasattr(value, "__dlpack__"):
-        value = np.asarray(value)  # what has a buffer
-    return value[(..., piece, *(slice(None),) * (-place - 1))]
+    return _with_slices(value)[(..., piece, *(slice(None),) * (-place - 1))]
+
+
+def _with_slices(value: Any) -> Any:
+    """Return an array of the host, or a view of it, that can be indexed as NumPy's; None where there is none."""
+    if isinstance(value, _cukern.Array | np.ndarray):
+        return value
+    if not hasattr(value, "__dlpack__"):
+        return np.asarray(memoryview(value))
+    if _cukern._allocate_like(value, "int8", (0,)) is not None:  # torch's tensors
+        return value
+    try:
+        return np.from_dlpack(value)
+    except (TypeError, BufferError, RuntimeError):
+        return None
 
 
 def choose_cut(arguments: Sequence[Argument | None], inputs: int, made: Sequence[str], space: Space) -> Cut | None:
@@ -64,34 +77,73 @@ def choose_cut(arguments: Sequence[Argument | None], inputs: int, made: Sequence
     arrays = [argument for argument in arguments if argument is not None and argument.is_array]
     if not space.places or not any(argument.host is not None for argument in arrays):
         return None
-    sizes = [SIZES[str(argument.element)] * math.prod(argument.shape) for argument in arrays]
-    total = sum(sizes) + sum(SIZES[element] for element in made) * math.prod(space.out_shape)
+    made_bytes = sum(SIZES[element] for element in made) * math.prod(space.out_shape)
+    total = made_bytes + sum(map(_bytes_of, arrays))
     if total < LEAST_BYTES:
         return None
     info = _cukern.memory_info()
     room = info["free"] + info["cached"]
     if info["limit"]:
         room = min(room, info["limit"] - info["in_use"])
-    piece = min(PIECE_BYTES, max(1, room // 4))
-    if total <= piece or _writes_what_it_reads(arguments, inputs):
+    most = min(PIECE_BYTES, max(LEAST_PIECE, room // 4))
+    if total <= most or _has_partial_overlap(arguments, inputs):
         return None
-    # The first dimension that gives as many pieces: its parts lie in one stretch of memory.
-    wanted = -(-total // piece)
-    axis = next((d for d in space.places if space.shape[d] >= wanted), max(space.places, key=lambda d: space.shape[d]))
-    length = max(1, space.shape[axis] // wanted)
-    return None if length >= space.shape[axis] else Cut(space, axis, length)
+    outputs = made_bytes + sum(_bytes_of(each) for each in arguments[inputs:] if each is not None)
+    cuts = [_cut_along(axis, arguments[:inputs], outputs, most, space) for axis in space.places]
+    # The first dimension whose pieces are small enough: in C order its parts lie in one stretch of memory.
+    _, cut = next((pair for pair in cuts if pair[0] <= most), min(cuts, key=lambda pair: pair[0]))
+    can_be_cut = (
+        cut.length < space.shape[cut.axis]
+        and all(_with_slices(argument.value) is not None for argument in arrays)
+        and not _is_read_again(arguments, inputs, cut)
+    )
+    return cut if can_be_cut else None
 
 
-def _writes_what_it_reads(arguments: Sequence[Argument | None], inputs: int) -> bool:
-    """Whether an output overlaps an input in part: a piece would change what later ones read."""
-    arrays = [None if argument is None or not argument.is_array else argument for argument in arguments]
+def _bytes_of(argument: Argument) -> int:
+    return SIZES[str(argument.element)] * math.prod(argument.shape) if argument.is_array else 0
+
+
+def _cut_along(axis: int, given: Sequence[Argument | None], outputs: int, most: int, space: Space) -> tuple[int, Cut]:
+    """Return how many bytes a piece along a dimension has on the device, and the cut."""
+    whole = max(1, space.shape[axis])
+    cut = Cut(space, axis, whole)
+    shared, parts = 0, outputs
+    for argument in given:
+        if argument is not None and argument.is_array and cut.is_cut(argument.shape):
+            parts += _bytes_of(argument)
+        elif argument is not None:
+            shared += _bytes_of(argument)
+    length = max(1, min(whole, (most - shared) * whole // parts)) if parts else whole
+    return shared + -(-parts * length // whole), Cut(space, axis, length)
+
+
+def _has_partial_overlap(arguments: Sequence[Argument | None], inputs: int) -> bool:
+    """Whether an output overlaps another array in part: a piece would change what later ones read or have written."""
+    arrays = [argument for argument in arguments if argument is not None and argument.is_array]
     return any(
         _cukern._overlap(output.value, other.value)
-        for output in arrays[inputs:]
+        for output in arguments[inputs:]
         if output is not None
-        for other in arrays[:inputs]
-        if other is not None
+        for other in arrays
+        if other is not output
     )
+
+
+def _is_read_again(arguments: Sequence[Argument | None], inputs: int, cut: Cut) -> bool:
+    """Whether an output is an input that all pieces read."""
+    written = {_address_of(argument) for argument in arguments[inputs:] if argument is not None}
+    return any(
+        argument is not None
+        and argument.is_array
+        and not cut.is_cut(argument.shape)
+        and _address_of(argument) in written
+        for argument in arguments[:inputs]
+    )
+
+
+def _address_of(argument: Argument) -> int:
+    return int(argument.host[3]) if argument.host is not None else int(_cukern._address(argument.value))
 
 
 def run_pieces(

@@ -80,7 +80,7 @@ class ReductionKernel(FormulaKernel):
     A call takes arrays and numbers: as many as there are inputs, or inputs and outputs; ``out=`` is a single output.
     Inputs broadcast; ``axis=`` (an int or a tuple of ints, by default all) is reduced, and with ``keepdims=True`` kept
     with length 1. Outputs that are not given are new arrays of the first input's kind. ``stream=`` is the launch's.
-    Results are the same from run to run.
+    Results are the same from run to run, of arrays of the host that go in pieces with the same room on the device.
 
     Raises TypeError for element types that don't fit, ValueError for shapes and for no elements without an identity,
     AxisError for axes, CompileError where a formula does not compile, RuntimeError without a GPU: formulas are C++.
@@ -162,11 +162,11 @@ class ReductionKernel(FormulaKernel):
         return shape, reduced, kept, tuple(shape[d] for d in kept)
 
     def _space(self, arguments: Sequence[Argument | None], axis: Any, keepdims: bool) -> Space | None:
-        """Return what a call may be cut into: outputs, unless a formula asks for an index."""
+        """Return what a call may be cut into: outputs, unless a formula asks for indices or counts."""
         shape, _, kept, out_shape = self._shapes(arguments, axis, keepdims)
         types = self._types(arguments)
         formula = self._formula(types, [types.get(parameter.type, parameter.type) for parameter in self.params])
-        if formula.uses_index:
+        if formula.needs_whole:
             return None
         return Space(shape, {d: d if keepdims else place for place, d in enumerate(kept)}, out_shape)
 

@@ -18,6 +18,7 @@ from ._formula_source import Operand, moving_operands, operand_parameters, prelu
 
 IN_FLIGHT = 4  # loads of a thread
 _INDEX = re.compile(r"\b_[iIjJ]\b")
+_COUNT = re.compile(r"\b_(?:in|out)_ind\b")
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,18 @@ class ReductionFormula:
     map_statements: str = ""  # before the map's expression
 
     @property
+    def _text(self) -> str:
+        return f"{self.map} {self.map_statements} {self.post_map} {self.preamble}"
+
+    @property
     def uses_index(self) -> bool:
         """Whether the formula asks which element it has."""
-        return _INDEX.search(f"{self.map} {self.map_statements} {self.post_map} {self.preamble}") is not None
+        return _INDEX.search(self._text) is not None
+
+    @property
+    def needs_whole(self) -> bool:
+        """Whether the formula asks for an index, or for the number of elements."""
+        return self.uses_index or _COUNT.search(self._text) is not None
 
 
 @dataclass(frozen=True)

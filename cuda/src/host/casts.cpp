@@ -8,6 +8,7 @@
 #endif
 
 #include "formulas/convert.cuh"
+#include "host/half_casts.h"
 #include "host/versions.h"
 
 namespace cukern::host {
@@ -72,6 +73,53 @@ template <typename From>
     return true;
 }
 
+// Eight 32-bit integers, of which shorter ones keep the bytes that `mask` leaves; notes those that may not hold.
+template <typename From>
+[[gnu::target("avx2")]] __m256i masked_vector_of(const From *from, __m256i mask, __m256i *misfits) noexcept {
+    const __m256i vector = long_vector_of(from);
+    *misfits = _mm256_or_si256(*misfits, _mm256_cmpeq_epi32(vector, _mm256_set1_epi32(kLeast)));
+    return _mm256_and_si256(vector, mask);
+}
+
+// Of whole vectors; their number, or -1 as above.
+template <typename From, typename To>
+[[gnu::target("avx2")]] std::int64_t to_short_by_avx2(const From *from, To *to, std::int64_t n) noexcept {
+    __m256i misfits = _mm256_setzero_si256();
+    const __m256i mask = _mm256_set1_epi32(sizeof(To) == 1 ? 0xFF : 0xFFFF);
+    constexpr int kStep = 32 / sizeof(To);
+    std::int64_t i = 0;
+    for (; i + kStep <= n; i += kStep) {
+        const From *const at = from + i;
+        const __m256i first =
+            _mm256_packus_epi32(masked_vector_of(at, mask, &misfits), masked_vector_of(at + 8, mask, &misfits));
+        __m256i packed;
+        if constexpr (sizeof(To) == 2) {
+            packed = _mm256_permute4x64_epi64(first, 0xD8);
+        } else {
+            const __m256i second = _mm256_packus_epi32(masked_vector_of(at + 16, mask, &misfits),
+                                                       masked_vector_of(at + 24, mask, &misfits));
+            const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+            packed = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(first, second), order);
+        }
+        _mm256_storeu_si256(reinterpret_cast<__m256i *>(to + i), packed);
+    }
+    return _mm256_movemask_epi8(misfits) == 0 ? i : -1;
+}
+
+// Floats as integers of one or two bytes; false where a result may stand for a value that int32 does not hold.
+template <typename From, typename To>
+[[gnu::noinline]] bool to_short(const From *from, To *to, std::int64_t n) noexcept {
+    constexpr From kTop = static_cast<From>(2147483648.0);  // 2**31
+    std::int64_t i = to_short_by_avx2(from, to, n);
+    if (i < 0) return false;
+    for (; i < n; ++i) {
+        if (!(from[i] > -kTop && from[i] < kTop)) return false;
+        to[i] = static_cast<To>(static_cast<std::int32_t>(from[i]));
+    }
+    return true;
+}
+bool has_short_vectors() noexcept { return __builtin_cpu_supports("avx2") != 0; }
+
 // The processor's own conversion gives the least integer for values out of range, as convert() does.
 std::int64_t as_int64(float value) noexcept { return _mm_cvttss_si64(_mm_set_ss(value)); }
 std::int64_t as_int64(double value) noexcept { return _mm_cvttsd_si64(_mm_set_sd(value)); }
@@ -80,6 +128,11 @@ template <typename From>
 bool to_int32(const From *, std::int32_t *, std::int64_t) noexcept {
     return false;
 }
+template <typename From, typename To>
+bool to_short(const From *, To *, std::int64_t) noexcept {
+    return false;
+}
+bool has_short_vectors() noexcept { return false; }
 template <typename From>
 std::int64_t as_int64(From value) noexcept {
     return convert<std::int64_t>(value);
@@ -91,6 +144,7 @@ std::int64_t as_int64(From value) noexcept {
 template <typename From, typename To>
 void cast_to_short(const From *source, To *target, std::int64_t n) noexcept {
     const bool is_in_place = static_cast<const void *>(source) == target;
+    const bool is_direct = !is_in_place && sizeof(To) < 4 && has_short_vectors();
     std::int32_t block[kBlock];
     for (std::int64_t at = 0; at < n; at += kBlock) {
         const std::int64_t part = std::min(kBlock, n - at);
@@ -98,11 +152,15 @@ void cast_to_short(const From *source, To *target, std::int64_t n) noexcept {
         if constexpr (is_complex<From>) {
             decltype(From::real) reals[kBlock];
             for (std::int64_t i = 0; i < part; ++i) reals[i] = source[at + i].real;
+            if constexpr (sizeof(To) < 4)
+                if (is_direct && to_short(reals, target + at, part)) continue;
             has_all = to_int32(reals, block, part);
         } else if (sizeof(To) == 4 && !is_in_place) {
             // Directly into the target; not in place, since a block that fails is read again.
             if (to_int32(source + at, reinterpret_cast<std::int32_t *>(target + at), part)) continue;
         } else {
+            if constexpr (sizeof(To) < 4)
+                if (is_direct && to_short(source + at, target + at, part)) continue;
             has_all = to_int32(source + at, block, part);
         }
         if (has_all)
@@ -187,12 +245,51 @@ template <typename T>
 template <typename To>
 constexpr bool is_single = std::is_same_v<To, float> || std::is_same_v<To, Complex64>;
 
+// What float16 is made of: see half_casts.h. Bytes have loops that vectorise.
+template <typename From>
+float as_float_for_half(From value) noexcept {
+    if constexpr (is_complex<From>)
+        return as_float_for_half(value.real);
+    else if constexpr (std::is_same_v<From, double>)
+        return rounded_to_odd(value);
+    else
+        return converted<float>(value);
+}
+
+template <typename From, typename To>
+constexpr bool is_by_float = (std::is_same_v<To, Float16> && sizeof(From) > 1 && !std::is_same_v<From, Float16>) ||
+                             (std::is_same_v<From, Float16> && !std::is_same_v<To, Float16>);
+
+template <typename From, typename To>
+void cast_packed(const From *source, To *target, std::int64_t n) noexcept;
+
+template <typename From, typename To>
+void cast_by_float(const From *source, To *target, std::int64_t n) noexcept {
+    if constexpr (std::is_same_v<From, float>) return floats_to_halves(source, target, n);
+    if constexpr (std::is_same_v<To, float>) return halves_to_floats(source, target, n);
+    float block[kBlock];
+    for (std::int64_t at = 0; at < n; at += kBlock) {
+        const std::int64_t part = std::min(kBlock, n - at);
+        if constexpr (std::is_same_v<To, Float16>) {
+            run_by_vectors<256>([&block, from = source + at, part] {
+                for (std::int64_t i = 0; i < part; ++i) block[i] = as_float_for_half(from[i]);
+            });
+            floats_to_halves(block, target + at, part);
+        } else {
+            halves_to_floats(source + at, block, part);
+            cast_packed(block, target + at, part);
+        }
+    }
+}
+
 template <typename From, typename To>
 void cast_packed(const From *source, To *target, std::int64_t n) noexcept {
     if constexpr (std::is_same_v<From, To> && !std::is_same_v<From, Bool>) {
         std::memmove(target, source, static_cast<std::size_t>(n) * sizeof(To));
         return;
     }
+    if constexpr (is_by_float<From, To>)
+        if (has_half_conversions()) return cast_by_float(source, target, n);
     // Vectors of 512 bits gain little, and there are 225 casts; but AVX2 has none for these.
     constexpr bool needs_avx512 = std::is_integral_v<From> && sizeof(From) == 8 && is_single<To>;
     run_by_vectors<needs_avx512 ? 512 : 256>([source, target, n] {
@@ -210,8 +307,12 @@ template <typename From, typename To>
 constexpr bool is_quick =
     std::is_arithmetic_v<From> && std::is_floating_point_v<To> && !std::is_same_v<From, std::uint64_t>;
 
+// The same of integers that become long ones: even packed ones gain little.
+template <typename From, typename To>
+constexpr bool is_widening = std::is_integral_v<From> && std::is_integral_v<To> && sizeof(To) == 8;
+
 // Elements that are not packed are packed by blocks, since packed ones are converted by vectors; not where that
-// takes two copies of what is quick, or where there are no vectors (float16).
+// takes two copies of what is quick, or where the processor has no vectors for float16.
 template <typename From, typename To>
 void cast(const void *from, std::int64_t from_stride, void *to, std::int64_t to_stride, std::int64_t n) noexcept {
     const auto *source = static_cast<const From *>(from);
@@ -224,7 +325,8 @@ void cast(const void *from, std::int64_t from_stride, void *to, std::int64_t to_
     if constexpr (std::is_same_v<From, To> && !std::is_same_v<From, Bool>)
         return move_apart(source, from_stride, target, to_stride, n);
     const bool is_packed_twice = from_stride != 1 && to_stride != 1;
-    if (std::is_same_v<From, Float16> || (is_quick<From, To> && is_packed_twice)) {
+    const bool has_vectors = !std::is_same_v<From, Float16> || has_half_conversions();
+    if (!has_vectors || is_widening<From, To> || (is_quick<From, To> && is_packed_twice)) {
 #pragma GCC unroll 4
         for (std::int64_t i = 0; i < n; ++i) target[i * to_stride] = converted<To>(source[i * from_stride]);
         return;

@@ -14,7 +14,8 @@
 namespace cukern::host {
 namespace {
 
-constexpr std::int64_t kBlock = 512;  // elements that are converted at a time, or lines of a group
+constexpr std::int64_t kBlock = 512;    // elements that are converted at a time, or lines of a group
+constexpr std::int64_t kShortLine = 8;  // elements up to which lines that follow each other are a group, too
 
 // A sum of one element after the other that stays as accurate as one in twice the precision: float32 is added in
 // float64, float64 with the rounding errors of all additions so far beside it (Neumaier's sum).
@@ -137,25 +138,31 @@ void scan_line(const ScanLaunch &launch, std::int64_t in, T *out) noexcept {
     }
 }
 
-// Lines whose first elements are `step` apart, and in `out` side by side.
+// Lines whose first elements are `step` apart, and in `out` `out_step`.
 template <Op op, typename T>
-void scan_group(const ScanLaunch &launch, std::int64_t in, std::int64_t step, T *out,
+void scan_group(const ScanLaunch &launch, std::int64_t in, std::int64_t step, T *out, std::int64_t out_step,
                 std::int64_t lines) noexcept {
     Elements<T> elements(launch, in, step);
-    Running<op, T> running[kBlock];
+    alignas(Running<op, T>) unsigned char memory[kBlock * sizeof(Running<op, T>)];
+    auto *const running = reinterpret_cast<Running<op, T> *>(memory);
+    for (std::int64_t j = 0; j < lines; ++j) new (running + j) Running<op, T>;
     for (std::int64_t i = 0; i < launch.length; ++i, out += launch.inner) {
         const T *values = elements.at(i * launch.stride, lines);
         if (i == 0)
             for (std::int64_t j = 0; j < lines; ++j) running[j].start(values[j]);
         else
             for (std::int64_t j = 0; j < lines; ++j) running[j].add(values[j]);
-        for (std::int64_t j = 0; j < lines; ++j) out[j] = running[j].value();
+        if (out_step == 1)
+            for (std::int64_t j = 0; j < lines; ++j) out[j] = running[j].value();
+        else
+            for (std::int64_t j = 0; j < lines; ++j) out[j * out_step] = running[j].value();
     }
 }
 
 template <Op op, typename T>
 void scan_lines(const ScanLaunch &launch, std::int64_t begin, std::int64_t end) noexcept {
     const int last = launch.num_kept - 1;
+    const bool are_short = launch.inner == 1 && launch.length <= kShortLine;
     for (std::int64_t line = begin; line < end;) {
         std::int64_t in = 0;
         std::int64_t rest = line;
@@ -165,12 +172,12 @@ void scan_lines(const ScanLaunch &launch, std::int64_t begin, std::int64_t end) 
         }
         const std::int64_t beside = line % launch.inner;
         T *out = static_cast<T *>(launch.out) + (line - beside) * launch.length + beside;
-        std::int64_t lines = std::min({kBlock, end - line, launch.inner - beside});
+        std::int64_t lines = std::min({kBlock, end - line, are_short ? end - line : launch.inner - beside});
         if (last >= 0) lines = std::min(lines, launch.kept_shape[last] - line % launch.kept_shape[last]);
         if (lines == 1)
             scan_line<op>(launch, in, out);
         else
-            scan_group<op>(launch, in, launch.kept_strides[last], out, lines);
+            scan_group<op>(launch, in, launch.kept_strides[last], out, are_short ? launch.length : 1, lines);
         line += lines;
     }
 }

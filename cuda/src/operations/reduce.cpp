@@ -1,6 +1,7 @@
 // Reductions over either back-end: dimensions sorted into kept and reduced ones, memory for partial results,
 // launch.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "context/scratch_buffer.h"
@@ -178,27 +179,97 @@ Status convert_by(Context &context, const TensorView &view, ElementType type, co
     return context.runtime.launch_elementwise(plan_copy(converted, out), stream.handle);
 }
 
-Status run_reduction(Context &context, const ReduceCall &asked, const StreamRef &stream) noexcept {
-    ReduceCall call = asked;
-    call.compute = widened(asked);
+namespace {
+
+// Whether dimensions are from the slowest to the fastest; those that repeat elements may be anywhere.
+class OrderCheck {
+public:
+    bool follows(std::int64_t length, std::int64_t stride) noexcept {
+        if (length == 1 || stride == 0) return true;
+        if (std::abs(stride) > least_) return false;
+        least_ = std::abs(stride);
+        return true;
+    }
+
+private:
+    std::int64_t least_ = INT64_MAX;
+};
+
+bool are_kept_in_order(const ReduceCall &call) noexcept {
+    OrderCheck check;
+    for (int d = 0; d < call.inputs[0]->ndim; ++d)
+        if (!call.reduced[d] && !check.follows(call.inputs[0]->shape[d], call.inputs[0]->strides[d])) return false;
+    return true;
+}
+
+bool is_in_order(const TensorView &view) noexcept {
+    OrderCheck check;
+    for (int d = 0; d < view.ndim; ++d)
+        if (!check.follows(view.shape[d], view.strides[d])) return false;
+    return true;
+}
+
+// A call whose kept dimensions are in the order of memory, by which results are stored one after the other.
+class KeptInOrder {
+public:
+    // In the order of the input, which is read in it, where `by_input`, else in that of out.
+    KeptInOrder(const ReduceCall &call, bool by_input) noexcept
+        : call_(call), input_(*call.inputs[0]), out_(*call.out) {
+        const TensorView &input = *call.inputs[0];
+        int of_input[kMaxDims];
+        std::int64_t strides[kMaxDims] = {};
+        int kept = 0;
+        for (int d = 0; d < input.ndim; ++d)
+            if (!call.reduced[d]) {
+                of_input[kept] = d;
+                strides[kept] = by_input ? input.strides[d] : call.out->strides[kept];
+                ++kept;
+            }
+        int order[kMaxDims];
+        order_of_memory(strides, kept, order);
+        int ndim = 0;
+        const auto put = [&](int d) {
+            input_.shape[ndim] = input.shape[d];
+            input_.strides[ndim] = input.strides[d];
+            call_.reduced[ndim++] = call.reduced[d];
+        };
+        for (int k = 0; k < kept; ++k) {
+            out_.shape[k] = call.out->shape[order[k]];
+            out_.strides[k] = call.out->strides[order[k]];
+            put(of_input[order[k]]);
+        }
+        for (int d = 0; d < input.ndim; ++d)
+            if (call.reduced[d]) put(d);
+        call_.inputs[0] = &input_;
+        call_.out = &out_;
+    }
+    KeptInOrder(const KeptInOrder &) = delete;
+    KeptInOrder &operator=(const KeptInOrder &) = delete;
+
+    const ReduceCall &call() const noexcept { return call_; }
+
+private:
+    ReduceCall call_;
+    TensorView input_;
+    TensorView out_;
+};
+
+// Whether results in the order of the input, which then are brought to that of out by a copy, take less time than
+// stores far from each other. A GPU's stores hardly count where many elements are reduced, and a launch more does
+// where few are.
+bool pays_to_copy_results(const ReduceCall &call, Backend backend) noexcept {
+    constexpr std::int64_t kManyElements = 1 << 20;
+    constexpr std::int64_t kLongReduction = 64;
+    if (backend == Backend::host) return true;
+    const std::int64_t count = count_of(*call.inputs[0]);
+    return count >= kManyElements && count < kLongReduction * count_of(*call.out);
+}
+
+// Results go to `out` in the order of the kept dimensions. `asked`: the type of results before that of out.
+Status launch_reduction(Context &context, const ReduceCall &call, ElementType asked,
+                        const StreamRef &stream) noexcept {
     const TensorView &out = *call.out;
-    if (count_of(*call.inputs[0]) == 0)
-        return context.runtime.launch_elementwise(plan_copy(value_of_nothing(call), out), stream.handle);
     const ElementType type = result_type(call.op, call.compute);
-    const ElementType asked_type = result_type(call.op, asked.compute);  // `out` may have a third one
-    if (call.inputs[0]->immediate && is_variance(call.op))
-        return context.runtime.launch_elementwise(plan_copy(variance_of_one(call), out), stream.handle);
-    if (call.inputs[0]->immediate) {  // one element: what is stored of it depends on no other
-        TensorView input = *call.inputs[0];
-        input.value = gives_index(call.op) ? Immediate{} : value_as(input, asked_type);
-        input.type = asked_type;
-        return context.runtime.launch_elementwise(plan_copy(input, out), stream.handle);
-    }
-    TensorView kept;
-    if (!is_variance(call.op) && joins_nothing(call, &kept)) {
-        if (gives_index(call.op)) kept = number(asked_type, {});
-        return convert_by(context, kept, asked_type, out, stream);
-    }
     ReduceLaunch launch;
     ScratchBuffer copy;
     if (begins_at_a_part(*call.inputs[0]) || !plan_reduction(call, out.data, &launch)) {
@@ -224,7 +295,36 @@ Status run_reduction(Context &context, const ReduceCall &asked, const StreamRef 
     }
     CUKERN_TRY(context.runtime.launch_reduction(launch, stream.handle));
     if (direct) return CUKERN_OK;
-    return convert_by(context, packed_like(out, type, packed.data()), asked_type, out, stream);
+    return convert_by(context, packed_like(out, type, packed.data()), asked, out, stream);
+}
+
+}  // namespace
+
+Status run_reduction(Context &context, const ReduceCall &asked, const StreamRef &stream) noexcept {
+    ReduceCall call = asked;
+    call.compute = widened(asked);
+    const TensorView &out = *call.out;
+    if (count_of(*call.inputs[0]) == 0)
+        return context.runtime.launch_elementwise(plan_copy(value_of_nothing(call), out), stream.handle);
+    const ElementType asked_type = result_type(call.op, asked.compute);  // `out` may have a third one
+    if (call.inputs[0]->immediate && is_variance(call.op))
+        return context.runtime.launch_elementwise(plan_copy(variance_of_one(call), out), stream.handle);
+    if (call.inputs[0]->immediate) {  // one element: what is stored of it depends on no other
+        TensorView input = *call.inputs[0];
+        input.value = gives_index(call.op) ? Immediate{} : value_as(input, asked_type);
+        input.type = asked_type;
+        return context.runtime.launch_elementwise(plan_copy(input, out), stream.handle);
+    }
+    TensorView kept;
+    if (!is_variance(call.op) && joins_nothing(call, &kept)) {
+        if (gives_index(call.op)) kept = number(asked_type, {});
+        return convert_by(context, kept, asked_type, out, stream);
+    }
+    if (is_in_order(out) && are_kept_in_order(call)) return launch_reduction(context, call, asked_type, stream);
+    const KeptInOrder by_out(call, false);
+    if (!are_kept_in_order(by_out.call()) && pays_to_copy_results(call, context.runtime.backend()))
+        return launch_reduction(context, KeptInOrder(call, true).call(), asked_type, stream);
+    return launch_reduction(context, by_out.call(), asked_type, stream);
 }
 
 Status reduce(const ReduceCall &call, const Execution &where) noexcept {

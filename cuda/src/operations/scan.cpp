@@ -43,7 +43,30 @@ bool plan_scan(const ScanCall &call, const TensorView &input, void *out, ScanLau
     return true;
 }
 
-Status run(Context &context, const ScanCall &call, const StreamRef &stream) noexcept {
+// Dimensions in the order that they have in `out`, by which results are stored one after the other.
+struct InOrder {
+    explicit InOrder(const ScanCall &asked) noexcept : call(asked), input(*asked.inputs[0]), out(*asked.out) {
+        int order[kMaxDims];
+        order_of_memory(asked.out->strides, out.ndim, order);
+        for (int d = 0; d < out.ndim; ++d) {
+            input.shape[d] = asked.inputs[0]->shape[order[d]];
+            input.strides[d] = asked.inputs[0]->strides[order[d]];
+            out.shape[d] = asked.out->shape[order[d]];
+            out.strides[d] = asked.out->strides[order[d]];
+            if (order[d] == asked.axis) call.axis = d;
+        }
+        call.inputs[0] = &input;
+        call.out = &out;
+    }
+    InOrder(const InOrder &) = delete;
+    InOrder &operator=(const InOrder &) = delete;
+
+    ScanCall call;
+    TensorView input;
+    TensorView out;
+};
+
+Status run_in_order(Context &context, const ScanCall &call, const StreamRef &stream) noexcept {
     const TensorView &out = *call.out;
     Runtime &runtime = context.runtime;
     const bool direct = out.type == call.compute && call.result == call.compute && is_packed(out);
@@ -80,6 +103,11 @@ Status run(Context &context, const ScanCall &call, const StreamRef &stream) noex
     const TensorView narrowed = packed_like(out, call.result, between.data());
     CUKERN_TRY(runtime.launch_elementwise(plan_copy(computed, narrowed), stream.handle));
     return runtime.launch_elementwise(plan_copy(narrowed, out), stream.handle);
+}
+
+Status run(Context &context, const ScanCall &call, const StreamRef &stream) noexcept {
+    if (call.out->ndim < 2 || is_packed(*call.out)) return run_in_order(context, call, stream);
+    return run_in_order(context, InOrder(call).call, stream);
 }
 
 }  // namespace

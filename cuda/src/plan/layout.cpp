@@ -1,7 +1,9 @@
 #include "plan/layout.h"
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace cukern {
 
@@ -145,6 +147,14 @@ void scatter_as(const TensorView &view, std::int64_t begin, std::int64_t end, co
 }
 
 }  // namespace
+
+void order_of_memory(const std::int64_t *strides, int ndim, int *order) noexcept {
+    const auto key = [strides](int d) { return strides[d] == 0 ? INT64_MAX : std::abs(strides[d]); };
+    for (int i = 0; i < ndim; ++i) {
+        order[i] = i;
+        for (int j = i; j > 0 && key(order[j - 1]) < key(order[j]); --j) std::swap(order[j - 1], order[j]);
+    }
+}
 
 bool is_dense(const TensorView &view, const void **first) noexcept {
     std::int64_t shape[kMaxDims];

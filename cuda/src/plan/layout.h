@@ -23,4 +23,8 @@ TensorView packed_like(const TensorView &view, ElementType type, void *data) noe
 void gather(const TensorView &view, std::int64_t begin, std::int64_t end, void *packed) noexcept;
 void scatter(const TensorView &view, std::int64_t begin, std::int64_t end, const void *packed) noexcept;
 
+// Dimensions from the slowest to the fastest in memory, by their strides; those that repeat elements come first,
+// and equals stay as they are.
+void order_of_memory(const std::int64_t *strides, int ndim, int *order) noexcept;
+
 }  // namespace cukern
