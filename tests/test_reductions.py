@@ -526,3 +526,17 @@ def test_more_elements_of_a_result_than_32_bits_count(backend: str, rng: np.rand
         assert float(cukern.sum(x, dtype="float64")) == count * int(row.sum())  # exact: of small whole numbers
         assert float(cukern.mean(x, dtype="float64")) == pytest.approx(row.mean(), rel=1e-12)
         np.testing.assert_array_equal(cukern.asnumpy(cukern.sum(x, axis=0, dtype="float64")), count * row)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes_of_complex_numbers(name: str, dtype: str, rng: np.random.Generator) -> None:
+    """Many equal real parts, numbers that only imaginary parts tell apart, and a NaN in either part anywhere."""
+    for count in [1, 2, 63, 64, 65, 127, 128, 200, 511, 512, 513, 700, *([] if SMALL else [70_000])]:
+        for special in (None, complex(np.nan, 1), complex(1, np.nan), complex(np.inf, -1), complex(-np.inf, np.inf)):
+            x = (rng.integers(-3, 4, count) + 1j * rng.integers(-3, 4, count)).astype(dtype)
+            if special is not None:
+                x[int(rng.integers(count))] = special
+            for view in (x, x[::-1], np.sort(x), np.repeat(x, 2)[::2]):
+                found, wanted = getattr(cukern, name)(view), getattr(np, name)(view)
+                assert found == wanted or (np.isnan(found) and np.isnan(wanted)), (count, special)
