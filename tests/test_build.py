@@ -297,6 +297,7 @@ def test_a_wheel_from_the_sdist(wheel: Path) -> None:
         "_formula_kernel.py",
         "_formula_source.py",
         "_fuse.py",
+        "_host_pieces.py",
         "_namespace.py",
         "_number_text.py",
         "_numpy_functions.py",

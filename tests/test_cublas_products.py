@@ -79,6 +79,7 @@ def test_views_are_not_copied(dtype: np.dtype, rng: np.random.Generator, tmp_pat
     assert cukern.counters()["launches"] - before == 2  # no leading dimension tells of it
 
 
+@pytest.mark.pooled
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_no_allocation_and_no_synchronization(dtype: np.dtype, rng: np.random.Generator) -> None:
     a, b, c, bias = (cukern.asarray(numbers(rng, s, dtype)) for s in ((3, 96, 64), (3, 64, 80), (3, 96, 80), (80,)))

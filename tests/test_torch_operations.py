@@ -467,7 +467,7 @@ def test_tensors_of_the_host_and_the_device_do_not_mix(torch: Any, backend: str)
         lambda: o.matmul(x, y),
         lambda: o.matmul(y, x),
         lambda: o.matmul.out(y, y, out=x),
-        lambda: o.sum.out(y, out=x),
+        lambda: o.sum.out(y, out=torch.ones(())),
     ):
         with pytest.raises(RuntimeError, match=r"(?i)device|host|cpu"):
             call()
