@@ -245,6 +245,24 @@ class TestOptions:
         build("y", ("-arch=compute_80", "--std=c++20"))
         assert compiler.calls[1][2] == ("-arch=compute_80", "--std=c++20", "-I/toolkit/include")
 
+    @pytest.mark.parametrize(
+        ("given", "taken"),
+        [
+            (("-O", "3", "-DN=1"), ("-DN=1",)),
+            (("-std", "c++20"), ("-std=c++20",)),
+            (("--std", "c++20", "-lineinfo"), ("--std=c++20", "-lineinfo")),
+            (("-arch", "sm_80"), ("-arch=sm_80",)),
+            (("-arch=native", "-use_fast_math"), ("-use_fast_math",)),
+            (("-arch", "native"), ()),
+            (("-gencode", "arch=compute_90,code=sm_90", "-g"), ()),
+            (("-gencode=arch=compute_90,code=sm_90", "--expt-relaxed-constexpr", "--extended-lambda"), ()),
+            (("-Xcompiler", "-fPIC", "-ccbin=g++", "--compiler-options", "-Wall", "-DN"), ("-DN",)),
+            (("-I", "folder", "-maxrregcount", "32", "-G"), ("-I", "folder", "-maxrregcount", "32", "-G")),
+        ],
+    )
+    def test_options_of_nvcc(self, given: tuple[str, ...], taken: tuple[str, ...]) -> None:
+        assert _compile.nvrtcs(given) == taken
+
     def test_targets(self) -> None:
         assert _compile.target_of(90, [80, 90]) == "sm_90"
         assert _compile.target_of(120, [80, 90]) == "compute_90"  # a device that is newer than NVRTC

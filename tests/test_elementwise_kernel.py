@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 from array import array
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from conftest import SMALL, use
 
 import cukern
 from cukern import _formula_source as source
+from cukern._formula_argument import Argument
+from cukern._formula_kernel import bind_types
 from cukern._formula_source import (
     Formula,
     Loop,
@@ -60,6 +63,40 @@ class TestParameters:
         assert {name: np.dtype(name).itemsize for name in source.SIZES if name != "bfloat16"} == {
             name: size for name, size in source.SIZES.items() if name != "bfloat16"
         }
+
+
+class TestTypes:
+    def bound(self, parameters: str, *values: Any) -> dict[str, str]:
+        return bind_types("f", parse_parameters(parameters), [Argument(value) for value in values])
+
+    def test_arrays_decide_before_scalars_and_numbers(self) -> None:
+        x = np.zeros(3, np.float32)
+        assert self.bound("T x, T y", x, np.float64(2)) == {"T": "float32"}
+        assert self.bound("T x, T y", np.float64(2), x) == {"T": "float32"}
+        assert self.bound("T x, T y", np.int8(2), 3) == {"T": "int8"}
+
+    @pytest.mark.parametrize(
+        ("parameters", "values", "message"),
+        [
+            ("T x, T y", (np.zeros(3, np.int32), 2.5), "f: y is 2.5, and T is int32; pass a number of that kind"),
+            ("T x, T y", (np.zeros(3, np.int32), np.float64(2.5)), "f: y is .*2.5.*, and T is int32"),
+            ("T x, T y", (np.zeros(3, np.float32), 2j), "f: y is 2j, and T is float32"),
+            ("T x, float32 y", (np.zeros(3), 1j), "f: y is 1j, and its type is float32"),
+            ("int32 k, T x", (2.0, np.zeros(3)), "f: k is 2.0, and its type is int32"),
+            ("T x, T y", (np.zeros(3, bool), 1), "f: y is 1, and T is bool"),
+            ("T x, T y", (np.zeros(3), np.zeros(3, "f4")), "y has element type float32, and T is float64 by another"),
+            ("float32 x", (np.zeros(3),), "x has element type float64, not float32"),
+        ],
+    )
+    def test_numbers_of_another_kind(self, parameters: str, values: tuple[Any, ...], message: str) -> None:
+        with pytest.raises(TypeError, match=message):
+            self.bound(parameters, *values)
+
+    def test_numbers_that_fit(self) -> None:
+        for element in ("int8", "uint64", "float16", "complex64"):
+            x = np.zeros(3, element)
+            for number in (True, 1, np.int64(1), np.uint8(1), np.bool_(True)):
+                assert self.bound("T x, T y", x, number) == {"T": element}
 
 
 class TestLayouts:
@@ -206,6 +243,31 @@ class TestResults:
             generic(x, y)
         reverse = cukern.ElementwiseKernel("T x, raw T y", "T z", "z = x + y[_ind.size() - i - 1]", "add_reverse")
         assert cukern.asnumpy(reverse(y, y)).tolist() == [4] * 5
+
+    def test_raw_arrays_tell_of_themselves(self, formulas_on: str) -> None:
+        """As CuPy's: strides in bytes, the number of dimensions, an element by an index of each."""
+        kernel = cukern.ElementwiseKernel(
+            "raw T x",
+            "T y",
+            "const int index[] = {int(i / 3), int(i % 3)};"
+            "y = x[index] + 100 * x.ndim + 10000 * x.strides()[0] + 1000000 * x.strides()[1];",
+            "of_raw",
+        )
+        values = np.arange(12, dtype=np.int64).reshape(2, 6)[:, ::2]
+        x = cukern.asarray(np.arange(12, dtype=np.int64).reshape(2, 6))[:, ::2]
+        found = cukern.asnumpy(kernel(x, size=6))
+        np.testing.assert_array_equal(found, values.reshape(-1) + 200 + 10000 * 48 + 1000000 * 16)
+
+    def test_scalars_of_numpy_take_the_type_of_arrays(self, formulas_on: str) -> None:
+        kernel = cukern.ElementwiseKernel("T x, T y", "T z", "z = x * y", "times")
+        x = cukern.arange(3, dtype="float32")
+        for number in (np.float64(2), np.int16(2), np.float32(2), 2, 2.0, True + 1):
+            z = kernel(x, number)
+            assert (z.dtype, cukern.asnumpy(z).tolist()) == ("float32", [0, 2, 4])
+            assert kernel(number, x).dtype == "float32"
+        assert kernel(np.float32(3), np.float32(2)).dtype == "float32"
+        with pytest.raises(TypeError, match="y has element type float64, and T is float32 by another argument"):
+            kernel(x, cukern.ones(3))
 
     def test_element_types(self, formulas_on: str) -> None:
         kernel = cukern.ElementwiseKernel("T x, T y", "T z", "z = x + y", "plus")

@@ -200,6 +200,23 @@ def test_contractions_are_products(case: int, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("backend", STAGED, indirect=True)
+def test_dot_with_a_vector_is_a_product(rng: np.random.Generator) -> None:
+    """Without the products in memory of their own."""
+    for dtype in (np.dtype(np.float32), np.dtype(np.int16), np.dtype(bool), BFLOAT16):
+        v = cukern.asarray(numbers(rng, (90,), dtype))
+        for shape in ((90,), (150, 90), (3, 40, 90)):
+            a = cukern.asarray(numbers(rng, shape, dtype))
+            found = []
+            for f in (cukern.dot, cukern.matmul):
+                f(a, v)
+                before = cukern.counters()["launches"]
+                result = f(a, v)
+                found.append((cukern.counters()["launches"] - before, cukern.asnumpy(result)))
+            assert found[0][0] == found[1][0]
+            np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
+@pytest.mark.parametrize("backend", STAGED, indirect=True)
 @pytest.mark.parametrize(
     "dtype", [np.dtype(name) for name in ("float64", "complex128", "float32", "int32")] + [BFLOAT16], ids=str
 )

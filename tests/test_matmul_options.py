@@ -85,6 +85,16 @@ def test_integers_stay_exact(dtype: np.dtype, rng: np.random.Generator) -> None:
             cukern.matmul(a, b, **options)
 
 
+@pytest.mark.parametrize("dtype", [np.dtype("float32"), np.dtype("float64")], ids=str)
+def test_gelu_of_large_numbers(dtype: np.dtype) -> None:
+    """The limit is the number itself as far as the type reaches."""
+    largest = float(np.finfo(dtype).max)
+    a = np.array([[largest], [-largest], [0.6 * largest]], dtype)
+    for options in ({}, {"bias": np.zeros(1, dtype)}, {"kernel": "tiled"}):
+        found = cukern.matmul(a, np.ones((1, 1), dtype), activation="gelu", **options)
+        np.testing.assert_array_equal(found[:, 0], [a[0, 0], 0, a[2, 0]])
+
+
 def test_c_is_out(rng: np.random.Generator) -> None:
     a, b = numbers(rng, (3, 4), np.dtype("f4")), numbers(rng, (4, 5), np.dtype("f4"))
     for function in FUNCTIONS:

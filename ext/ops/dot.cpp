@@ -105,13 +105,8 @@ PyObject *dot_function(PyObject *module, PyObject *const *values, Py_ssize_t cou
     if (!describe(state, "dot", "a", pair.a, &a) || !describe(state, "dot", "b", pair.b, &b)) return nullptr;
     if (a.shape.ndim == 0 || b.shape.ndim == 0)
         return run_elementwise(state, Op::multiply, pair.a, pair.b, pair.out, pair.stream);
-    if (b.shape.ndim == 1) {
-        long axis = -1;
-        if (!find_axis(state, "dot", a.shape, b.shape, &axis)) return nullptr;
-        return sum_products(state, "dot", pair, promote(a.type, b.type), axis);
-    }
     ProductOptions options;
-    options.form = ProductForm::dot;
+    options.form = b.shape.ndim == 1 ? ProductForm::matmul : ProductForm::dot;  // which are the same of a vector
     return run_matmul(module, "dot", options, pair.a, pair.b, pair.out, pair.stream);
 }
 

@@ -123,8 +123,8 @@ public:
         PyObject *const t = owned.get();
         return owned && change_by(Op::multiply, t, kCubic) && change_by(Op::add, t, 1) &&
                change(Op::multiply, t, x, t) && change_by(Op::multiply, t, kRoot) &&
-               change(Op::tanh, t, nullptr, t) && change_by(Op::add, t, 1) && apply(Op::multiply, t) &&
-               change_by(Op::multiply, x, 0.5);
+               change(Op::tanh, t, nullptr, t) && change_by(Op::add, t, 1) && change_by(Op::multiply, x, 0.5) &&
+               apply(Op::multiply, t);
     }
 
     PyRef take() noexcept { return std::move(product_); }

@@ -34,7 +34,17 @@ _ASKS_FOR_FILES = re.compile(r"__has_include|__has_embed|\bembed\b")
 _FILE_OPTION = re.compile(r"--?(?:include\b|pre-include|use-pch|create-pch|pch|options-file|optf)")
 _ENTRY = re.compile(r"[0-9a-f]{64}\.bin|cukern-\w+\.part")
 _MESSAGE = re.compile(rf"^{re.escape(FILE_NAME)}\((\d+)\): ", re.MULTILINE)
-_IGNORED = re.compile(r"-O[0-3]|--optimize=[0-3]")  # of nvcc: NVRTC always optimises
+# nvcc's that NVRTC does not have and that say nothing of device code here: it always optimises, there is no host code,
+# and the target is the device at hand.
+_IGNORED = re.compile(
+    r"-O[0-3]|--optimize=[0-3]|-g|--debug|-c|-cubin|--cubin|-ptx|--ptx|--?expt-relaxed-constexpr|--?extended-lambda"
+    r"|--?(?:Xcompiler|compiler-options|ccbin|compiler-bindir|Xlinker|linker-options|gencode|generate-code)=.*"
+    r"|(?:-arch|--gpu-architecture)=(?:native|all|all-major)"
+)
+_IGNORED_WITH_NEXT = re.compile(
+    r"-O|--optimize|--?(?:Xcompiler|compiler-options|ccbin|compiler-bindir|Xlinker|linker-options|gencode|generate-code)"
+)
+_JOINED_WITH_NEXT = re.compile(r"--?std|-arch|--gpu-architecture")
 
 
 def read(
@@ -78,7 +88,7 @@ def build(
 ) -> tuple[bytes, dict[str, str]]:
     """Return a source's code for a device of this compute capability, and the names in it of name expressions."""
     version, targets, folder = _nvrtc()
-    options = tuple(option for option in options if not _IGNORED.fullmatch(option))
+    options = nvrtcs(options)
     if not any(re.match(r"-arch\b|--gpu-architecture\b", option) for option in options):
         options = (*options, f"-arch={target_of(10 * major + minor, targets)}")
     if not any(re.match(r"--?std\b", option) for option in options):
@@ -100,6 +110,20 @@ def build(
     if path is not None:
         store(path, image, lowered)
     return image, lowered
+
+
+def nvrtcs(options: Sequence[str]) -> tuple[str, ...]:
+    """Return options as NVRTC takes them, of nvcc's: a value may be a word of its own, others are left out."""
+    found = []
+    rest = iter(options)
+    for option in rest:
+        if _IGNORED_WITH_NEXT.fullmatch(option):
+            next(rest, None)
+            continue
+        joined = f"{option}={next(rest, '')}" if _JOINED_WITH_NEXT.fullmatch(option) else option
+        if not _IGNORED.fullmatch(joined):
+            found.append(joined)
+    return tuple(found)
 
 
 def target_of(capability: int, targets: list[int]) -> str:

@@ -22,18 +22,15 @@ MOST_INT = 2**31 - 2**24  # elements for which 32 bits are enough, with what a s
 
 
 def bind_types(name: str, parameters: Sequence[Parameter], arguments: Sequence[Argument | None]) -> dict[str, str]:
-    """Return the element types that generic types stand for, from arrays and NumPy's scalars."""
+    """Return the element types that generic types stand for: by arrays, else by NumPy's scalars, else by numbers."""
     types: dict[str, str] = {}
-    numbers: dict[str, Any] = {}
-    for parameter, argument in zip(parameters, arguments, strict=True):
-        if argument is None:
+    given = [pair for pair in zip(parameters, arguments, strict=True) if pair[1] is not None]
+    for parameter, argument in given:
+        if argument is None or not argument.is_array or argument.element is None:
             continue
         if not parameter.is_generic:
-            if argument.is_array and argument.element != parameter.type:
+            if argument.element != parameter.type:
                 raise TypeError(f"{name}: {parameter.name} has element type {argument.element}, not {parameter.type}")
-            continue
-        if argument.element is None:
-            numbers.setdefault(parameter.type, argument.value)
             continue
         known = types.setdefault(parameter.type, argument.element)
         if known != argument.element:
@@ -41,9 +38,25 @@ def bind_types(name: str, parameters: Sequence[Parameter], arguments: Sequence[A
                 f"{name}: {parameter.name} has element type {argument.element}, and {parameter.type} is {known} by "
                 "another argument"
             )
-    for letter, number in numbers.items():
-        types.setdefault(letter, np.dtype(type(number)).name)
+    scalars = [pair for pair in given if pair[1] is not None and not pair[1].is_array]
+    for is_numpys in (True, False):
+        for parameter, argument in scalars:
+            if argument is not None and parameter.is_generic and (argument.element is not None) == is_numpys:
+                types.setdefault(parameter.type, argument.element or np.dtype(type(argument.value)).name)
+    for parameter, argument in scalars:
+        if argument is not None:
+            _check_number(name, parameter, argument, types.get(parameter.type, parameter.type))
     return types
+
+
+def _check_number(name: str, parameter: Parameter, argument: Argument, element: str) -> None:
+    """Raise TypeError for a number of another kind than the element type that it becomes: 2.5 for an integer."""
+    kinds = "biufc"
+    own = np.dtype(argument.element or type(argument.value)).kind if argument.element != "bfloat16" else "f"
+    wanted = "f" if element == "bfloat16" else np.dtype(element).kind if element in SIZES else "c"
+    if kinds.index(own) > kinds.index("i" if wanted == "u" else wanted) and not (own in "iu" and wanted in "iu"):
+        of = f"{parameter.type} is {element}" if parameter.is_generic else f"its type is {element}"
+        raise TypeError(f"{name}: {parameter.name} is {argument.value!r}, and {of}; pass a number of that kind")
 
 
 @dataclass
@@ -323,7 +336,9 @@ class FormulaKernel:
             if parameter.is_raw and argument is not None and argument.is_array:
                 raw_shape, raw_strides = argument.shape or (1,), argument.strides or (1,)
                 operands.append(Operand(parameter, elements[i], "raw", len(raw_shape), argument.is_packed()))
-                raw_layouts.append(structure("q", [math.prod(raw_shape), *raw_shape, *raw_strides]))
+                size = SIZES[elements[i]]
+                steps = [stride * size for stride in raw_strides]  # in bytes, as CuPy's
+                raw_layouts.append(structure("q", [math.prod(raw_shape), *raw_shape, *steps]))
             else:
                 operands.append(Operand(parameter, elements[i], layouts.get(i, "number")))
         return operands, raw_layouts

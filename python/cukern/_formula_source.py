@@ -155,7 +155,11 @@ struct _Index {
     __device__ long long size() const { return _size; }
 };
 template <int dims> struct _RawLayout { long long size, shape[dims], strides[dims]; };
+template <typename T> struct _Unconst { typedef T type; };
+template <typename T> struct _Unconst<const T> { typedef T type; };
 template <typename T, int dims, bool packed> struct _Raw {
+    typedef typename _Unconst<T>::type _Plain;
+    static const int ndim = dims;
     T *_data;
     const _RawLayout<dims> &_layout;
     __device__ T &operator[](long long i) const {
@@ -166,11 +170,19 @@ template <typename T, int dims, bool packed> struct _Raw {
             at += (i - next * _layout.shape[d]) * _layout.strides[d];
             i = next;
         }
-        return _data[at + i * _layout.strides[0]];
+        return _at(at + i * _layout.strides[0]);
+    }
+    template <typename I> __device__ T &operator[](const I *index) const {  // of each dimension
+        long long at = 0;
+        for (int d = 0; d < dims; ++d) at += static_cast<long long>(index[d]) * _layout.strides[d];
+        return _at(at);
     }
     __device__ long long size() const { return _layout.size; }
     __device__ const long long *shape() const { return _layout.shape; }
-    __device__ const long long *strides() const { return _layout.strides; }  // in elements
+    __device__ const long long *strides() const { return _layout.strides; }  // in bytes
+    __device__ T &_at(long long bytes) const {
+        return *reinterpret_cast<T *>(reinterpret_cast<char *>(const_cast<_Plain *>(_data)) + bytes);
+    }
 };
 template <int dims, int operands> struct _Layout {
     _Divisor shape[dims];

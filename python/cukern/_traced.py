@@ -223,7 +223,8 @@ def _add_operators() -> None:
         setattr(TracedNumber, f"__{name}__", lambda self, other, name=function: _compare_number(self, other, name))
     for name in _PARTS:
         setattr(Traced, name, _refuse(_SHAPE))
-    for name in ("__dlpack__", "__dlpack_device__"):  # what all other functions of cukern ask for
+    # What all other functions of cukern ask for, and what Arrays have beside operators of elements.
+    for name in ("__dlpack__", "__dlpack_device__", "__matmul__", "__rmatmul__", "__imatmul__", "__round__"):
         setattr(Traced, name, _refuse("elementwise functions, astype and one reduction are fused, and no others"))
     TracedNumber.__hash__ = None  # type: ignore[assignment]
 
