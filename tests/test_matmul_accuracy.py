@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import SMALL
-from oracles import wider
+from oracles import BFLOAT16, wider
 
 import cukern
 
-TYPES = ["float16", "float32", "float64", "complex64", "complex128"]
+TYPES = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 DEPTHS = [256, 4096] if SMALL else [256, 4096, 16384]
 # Computed in a wider type, which is slow, and kept: each back-end multiplies the same values.
 PRODUCTS: dict[tuple[str, str, int], np.ndarray] = {}
@@ -35,7 +35,7 @@ def error(actual: np.ndarray, wanted: np.ndarray) -> float:
 @pytest.mark.parametrize("kind", ["normal", "uniform", "scaled"])
 @pytest.mark.parametrize("name", TYPES)
 def test_errors_are_those_of_the_best_library(name: str, kind: str, backend: str, rng: np.random.Generator) -> None:
-    dtype = np.dtype(name)
+    dtype = BFLOAT16 if name == "bfloat16" else np.dtype(name)
     if name == "float16" and kind == "scaled":
         kind = "normal"  # twelve powers of ten are more than it has
     for k in DEPTHS:
@@ -46,7 +46,7 @@ def test_errors_are_those_of_the_best_library(name: str, kind: str, backend: str
         if backend == "cuda":
             best = error(cukern.matmul_cublas(a, b), wanted)
         else:
-            sums = np.float32 if name == "float16" else dtype
+            sums = np.float32 if dtype.itemsize == 2 else dtype
             best = error((a.astype(sums) @ b.astype(sums)).astype(dtype), wanted)
         for function in (cukern.matmul, cukern.matmul_tiled):
             assert error(function(a, b), wanted) <= 1.5 * best
