@@ -296,6 +296,7 @@ def test_a_wheel_from_the_sdist(wheel: Path) -> None:
         "_formula_argument.py",
         "_formula_kernel.py",
         "_formula_source.py",
+        "_formula_types.py",
         "_fuse.py",
         "_host_pieces.py",
         "_namespace.py",

@@ -15,7 +15,6 @@ from conftest import SMALL, use
 import cukern
 from cukern import _formula_source as source
 from cukern._formula_argument import Argument
-from cukern._formula_kernel import bind_types
 from cukern._formula_source import (
     Formula,
     Loop,
@@ -26,6 +25,7 @@ from cukern._formula_source import (
     merge_dimensions,
     parse_parameters,
 )
+from cukern._formula_types import bind_types
 
 
 class TestParameters:

@@ -55,6 +55,15 @@ def random(shape: Any, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
+def assert_replayed(graph: Graph, out: cukern.Array, wanted: np.ndarray) -> None:
+    """Replay a graph that fills `out`, and compare what it leaves there."""
+    out.fill(0)
+    cukern.synchronize()
+    graph.replay()
+    cukern.synchronize()
+    np.testing.assert_array_equal(cukern.asnumpy(out), wanted)
+
+
 def test_a_product_outlives_its_stream() -> None:
     a = cukern.asarray(random((512, 512)))
     out, wanted = cukern.empty_like(a), cukern.matmul_cublas(a, a)
@@ -154,11 +163,7 @@ def test_a_product_of_complex_vectors() -> None:
     cukern.vecdot(x, x, out=out, stream=graph.stream)
     with graph.captured() as stream:
         cukern.vecdot(x, x, out=out, stream=stream)
-    out.fill(0)
-    cukern.synchronize()
-    graph.replay()
-    cukern.synchronize()
-    np.testing.assert_array_equal(cukern.asnumpy(out), wanted)
+    assert_replayed(graph, out, wanted)
 
 
 def test_branches_have_scratch_of_their_own() -> None:
@@ -291,11 +296,7 @@ def test_a_captured_product_on_one_stream_too_many() -> None:
     graph = Graph()
     with graph.captured() as stream:
         cukern.matmul_cublas(a, a, out=out, stream=stream)
-    out.fill(0)
-    cukern.synchronize()
-    graph.replay()
-    cukern.synchronize()
-    np.testing.assert_array_equal(cukern.asnumpy(out), wanted)
+    assert_replayed(graph, out, wanted)
     with cukern.Stream():
         np.testing.assert_array_equal(cukern.asnumpy(cukern.matmul_cublas(a, a)), wanted)
 

@@ -182,6 +182,18 @@ CONTRACTIONS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
 ]
 
 
+def assert_same_work(contract: Callable[..., Any], product: Callable[..., Any], *operands: Any) -> None:
+    """Compare the bits of two functions' results, and the numbers of launches."""
+    found = []
+    for f in (contract, product):
+        f(*operands)
+        before = cukern.counters()["launches"]
+        result = f(*operands)
+        found.append((cukern.counters()["launches"] - before, cukern.asnumpy(result)))
+    assert found[0][0] == found[1][0]
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
 @pytest.mark.parametrize("backend", STAGED, indirect=True)
 @pytest.mark.parametrize("case", range(len(CONTRACTIONS)))
 def test_contractions_are_products(case: int, rng: np.random.Generator) -> None:
@@ -189,14 +201,7 @@ def test_contractions_are_products(case: int, rng: np.random.Generator) -> None:
     contract, product = CONTRACTIONS[case]
     for dtype in (np.dtype(np.float32), np.dtype(np.complex64), BFLOAT16):
         a, b = cukern.asarray(numbers(rng, (150, 90), dtype)), cukern.asarray(numbers(rng, (90, 130), dtype))
-        found = []
-        for f in (contract, product):
-            f(a, b)
-            before = cukern.counters()["launches"]
-            result = f(a, b)
-            found.append((cukern.counters()["launches"] - before, cukern.asnumpy(result)))
-        assert found[0][0] == found[1][0]
-        np.testing.assert_array_equal(found[0][1], found[1][1])
+        assert_same_work(contract, product, a, b)
 
 
 @pytest.mark.parametrize("backend", STAGED, indirect=True)
@@ -206,14 +211,7 @@ def test_dot_with_a_vector_is_a_product(rng: np.random.Generator) -> None:
         v = cukern.asarray(numbers(rng, (90,), dtype))
         for shape in ((90,), (150, 90), (3, 40, 90)):
             a = cukern.asarray(numbers(rng, shape, dtype))
-            found = []
-            for f in (cukern.dot, cukern.matmul):
-                f(a, v)
-                before = cukern.counters()["launches"]
-                result = f(a, v)
-                found.append((cukern.counters()["launches"] - before, cukern.asnumpy(result)))
-            assert found[0][0] == found[1][0]
-            np.testing.assert_array_equal(found[0][1], found[1][1])
+            assert_same_work(cukern.dot, cukern.matmul, a, v)
 
 
 @pytest.mark.parametrize("backend", STAGED, indirect=True)

@@ -12,9 +12,9 @@
 
 #include "context/placement_setting.h"
 #include "cukern/storage.h"
-#include "memory/transfer_options.h"
-#include "host/thread_pool.h"
 #include "cukern/testing.h"
+#include "host/thread_pool.h"
+#include "memory/transfer_options.h"
 #include "runtime/fork_mutex.h"
 
 namespace cukern {

@@ -57,13 +57,6 @@ CUKERN_HD Pair quotient(Pair a, Pair b) {
     return ordered_sum(high, (rest + a.low - high * b.low) * inverse);
 }
 
-// Of a positive pair.
-CUKERN_HD Pair square_root(Pair a) {
-    const float high = std::sqrt(a.high);
-    const float rest = std::fma(-high, high, a.high);
-    return ordered_sum(high, (rest + a.low) / (2 * high));
-}
-
 // 2**exponent, of a normal number.
 CUKERN_HD float power_of_two(int exponent) {
     return bit_cast<float>(static_cast<std::uint32_t>(exponent + 127) << 23);

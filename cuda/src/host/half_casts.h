@@ -7,8 +7,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <cstring>
 
 #include "formulas/convert.cuh"
 

@@ -3,8 +3,8 @@
 #include <atomic>
 
 #include "cukern/host_loops.h"
-#include "runtime/graph_calls.h"
 #include "cukern/testing.h"
+#include "runtime/graph_calls.h"
 #include "runtime/kernel_loader.h"
 
 namespace cukern {

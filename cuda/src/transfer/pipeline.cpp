@@ -5,8 +5,8 @@
 #include <mutex>
 #include <thread>
 
-#include "memory/transfer_options.h"
 #include "host/thread_pool.h"
+#include "memory/transfer_options.h"
 #include "transfer/work_monitor.h"
 
 namespace cukern {
