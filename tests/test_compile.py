@@ -324,6 +324,25 @@ class TestMessages:
         code = "a\f\u2028b\nsecond\nthird"
         assert "> 2 | second" in _compile.with_source(code, "kernel.cu(2): error: wrong")
 
+    def test_lines_of_included_files(self, tmp_path: Path) -> None:
+        header = tmp_path / "odd (1).h"
+        header.write_bytes(b"first\nsecond \xff\n")
+        log = f"{header}(2): error: wrong\n\n{tmp_path}/missing.h(2): error: wrong\n\n{header}(3): error: wrong"
+        assert _compile.with_source("kernel's\nown\n", log) == (
+            f"{header}(2): error: wrong\n    1 | first\n  > 2 | second \ufffd\n"
+            f"{tmp_path}/missing.h(2): error: wrong\n{header}(3): error: wrong"
+        )
+
+    def test_lines_of_ptx(self) -> None:
+        ptx = b".version 8.0\n.target sm_80\nnonsense;\n\0"
+        log = b"ptxas application ptx input, line 3; error   : Parsing error\nptxas fatal   : aborted \xff"
+        assert _compile.with_image(ptx, log) == (
+            "ptxas application ptx input, line 3; error   : Parsing error\n"
+            "    1 | .version 8.0\n    2 | .target sm_80\n  > 3 | nonsense;\n"
+            "ptxas fatal   : aborted \ufffd"
+        )
+        assert _compile.with_image(b"\x7fELF\nline\nline", log) == log.decode(errors="replace")
+
     def test_the_error(self, cache: Path, compiler: Compiler) -> None:
         with pytest.raises(cukern.CompileError) as error:
             build("wrong")
@@ -369,9 +388,12 @@ class TestNvrtc:
         assert lowered == {"(void (*)(int *))f": "_Z1fPi", "&table": "table"}
         assert b".version" in image
 
-    def test_errors(self, cache: Path) -> None:
-        with pytest.raises(cukern.CompileError, match=r"> 2 |   nothing\(\);"):
+    def test_errors(self, cache: Path, tmp_path: Path) -> None:
+        with pytest.raises(cukern.CompileError, match=r"> 2 \|   nothing\(\);"):
             _compile.build("__global__ void f() {\n  nothing();\n}", (), (), 9, 0)
+        (tmp_path / "odd.h").write_text("\n\nnothing here;\n")
+        with pytest.raises(cukern.CompileError, match=r"> 3 \| nothing here;"):
+            _compile.build('#include "odd.h"\n', (f"-I{tmp_path}",), (), 9, 0)
         with pytest.raises(cukern.CompileError, match="-nonsense"):
             _compile.build(SOURCE, ("-nonsense",), (), 9, 0)
         with pytest.raises(cukern.CompileError, match="missing"):

@@ -13,6 +13,7 @@ from interchange_tools import QUIET, bring
 from oracles import BFLOAT16, fused_product
 
 import cukern
+from cukern import _cukern
 
 TYPES = [np.dtype(name) for name in ("float32", "float64", "float16", "complex64", "complex128")] + [BFLOAT16]
 FUSED = [np.dtype("float32"), np.dtype("float16"), BFLOAT16]
@@ -234,3 +235,18 @@ def test_parts_of_sums_are_kept_in_float32(half: int, dtype: np.dtype) -> None:
     x, y = cukern.asarray(a), cukern.asarray(b)
     for options in ({}, {"bias": cukern.zeros(24, dtype)}, {"kernel": "cublas"}):
         np.testing.assert_array_equal(cukern.asnumpy(cukern.matmul(x, y, **options)).astype("f4"), 2.0**-8)
+
+
+def test_cublaslt_chooses_once_a_shape(rng: np.random.Generator) -> None:
+    """A choice is kept for the shape; where memory was short, it is asked for again when the pool has given back."""
+
+    def multiply(n: int) -> int:
+        before = _cukern._fault_calls("choice")
+        a, bias = numbers(rng, (n, n), np.dtype("float32")), numbers(rng, (n,), np.dtype("float32"))
+        result = cukern.matmul(cukern.asarray(a), cukern.asarray(a), bias=cukern.asarray(bias))
+        np.testing.assert_array_equal(cukern.asnumpy(result), exact(a, a) + bias)
+        return _cukern._fault_calls("choice") - before
+
+    assert [multiply(n) for n in (344, 344, 344, 352, 344, 352)] == [1, 0, 0, 1, 0, 0]
+    _cukern._inject_fault("choice", 1)
+    assert [multiply(360), multiply(360)] == [2, 0]

@@ -169,7 +169,7 @@ class TestPacking:
 
     def test_host_memory_is_refused(self) -> None:
         for x in (np.zeros(3, np.float32), memoryview(b"1234"), np.zeros(1, [("x", "f4")]), (ctypes.c_float * 3)()):
-            with pytest.raises(TypeError, match=r"argument 1 (is in pageable host memory|has element type)"):
+            with pytest.raises(TypeError, match=r"argument 1 of 1 (is in pageable host memory|has element type)"):
                 pack("_Z1fPKv", (8,), x)
 
     def test_structures(self) -> None:
@@ -193,6 +193,28 @@ class TestPacking:
         with pytest.raises(OverflowError):
             pack("_Z1ff", (4,), 1e39)
         assert pack("_Z1ff", (4,), float("inf")) == struct.pack("<f", float("inf"))
+        for name, size, good, bad in [
+            ("6__half", 2, 65504.0, 65520.0),
+            ("13__nv_bfloat16", 2, 3.38e38, 3.4e38),
+            ("6float2", 8, 1e38j, 1e39j),
+            ("7double2", 16, 1e300, 10**400),
+        ]:
+            assert len(pack("_Z1f" + name, (size,), good)) == size
+            with pytest.raises(OverflowError, match="argument 1 of 1 is out of the range of the parameter"):
+                pack("_Z1f" + name, (size,), bad)
+
+    def test_bool(self) -> None:
+        for true in (True, 1, np.True_, ctypes.c_bool(True)):
+            assert pack("_Z1fb", (1,), true) == b"\1"
+        with pytest.raises(OverflowError, match="argument 1 of 1 is out of the range of the parameter, bool: 2"):
+            pack("_Z1fb", (1,), 2)
+        for number in (1.0, np.uint8(1), np.int8(1), ctypes.c_byte(1)):
+            with pytest.raises(TypeError, match=r"argument 1 of 1 is .*; the parameter is bool, which takes"):
+                pack("_Z1fb", (1,), number)
+        assert pack("_Z1fi", (4,), True) == struct.pack("<i", 1)
+        assert pack("_Z1fd", (8,), True) == struct.pack("<d", 1)
+        with pytest.raises(TypeError, match="is a NumPy scalar of bool; the parameter is int"):
+            pack("_Z1fi", (4,), np.True_)
 
     def test_unchecked_leaves_out_types_but_not_sizes(self) -> None:
         x = cukern.zeros(3, dtype="int32")

@@ -51,3 +51,33 @@ def test_errors_are_those_of_the_best_library(name: str, kind: str, backend: str
         for function in (cukern.matmul, cukern.matmul_tiled):
             assert error(function(a, b), wanted) <= 1.5 * best
             assert error(function(np.stack([a, a]), b)[1], wanted) <= 1.5 * best
+
+
+# By a kernel for vectors, for small results whose sums blocks share, and by tiles; 1,000 entries each.
+SHAPES = [(1, 60), (50, 1), (16, 16)]
+LARGE = [] if SMALL else [(1100, 1000)]
+
+
+def some_errors(actual: np.ndarray, a: np.ndarray, b: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> float:
+    """Return the error over entries of a product, whose exact values are summed in a wider type."""
+    wide = wider(a.dtype)
+    wanted = np.concatenate(
+        [
+            (a[r].astype(wide) * b.T[c].astype(wide)).sum(axis=1)
+            for r, c in zip(np.split(rows, 20), np.split(columns, 20), strict=True)
+        ]
+    )
+    return error(actual[rows, columns], wanted)
+
+
+@pytest.mark.parametrize("kind", ["normal", "uniform", "scaled"])
+@pytest.mark.parametrize("name", ["float32", "float64", "complex64"])
+def test_errors_of_long_sums(name: str, kind: str, backend: str, rng: np.random.Generator) -> None:
+    dtype = np.dtype(name)
+    k = DEPTHS[-1]
+    for m, n in SHAPES + (LARGE if backend == "cuda" else []):
+        a, b = values(rng, kind, (m, k), dtype), values(rng, kind, (k, n), dtype)
+        entries = rng.integers(0, m, 1000), rng.integers(0, n, 1000)
+        best = some_errors(cukern.matmul_cublas(a, b) if backend == "cuda" else a @ b, a, b, *entries)
+        for function in (cukern.matmul, cukern.matmul_tiled):
+            assert some_errors(function(a, b), a, b, *entries) <= 1.5 * best + np.finfo(dtype).eps / 2, (m, n)

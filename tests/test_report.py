@@ -50,6 +50,18 @@ def report(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     return module
 
 
+def test_every_kernel_is_checked_for_races(report: ModuleType) -> None:
+    """The report's list is what there is: a new kernel needs a test there."""
+    define = r"__global__ void (?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s*)?(\w+)\("
+    sources = [path for path in (ROOT / "cuda").rglob("*.cu*") if path.name != "probe.cu"]
+    kernels = {name for path in sources for name in re.findall(define, path.read_text())}
+    assert kernels == set(report.KERNEL_TEMPLATES)
+    for test in report.KERNEL_TESTS:
+        file, name = test.split("[")[0].split("::", 1)
+        text = (ROOT / "tests" / file).read_text()
+        assert all(re.search(rf"^ *(?:class|def) {part}\b", text, re.MULTILINE) for part in name.split("::")), test
+
+
 def test_findings_are_told_apart(report: ModuleType) -> None:
     ours, others = report.findings(MEMCHECK)
     assert [text.split(",")[0].split(" (")[0] for text in ours] == [

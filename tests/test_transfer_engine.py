@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from arrays import assert_same, layouts, random_array
 from conftest import POOLED, STAGED
-from oracles import assert_reduced, assert_result, product_bound
+from oracles import BFLOAT16, assert_reduced, assert_result, product_bound
 from processes import run_quietly
 
 import cukern
@@ -257,6 +257,35 @@ def test_products_of_many_panels(in_chunks: Callable[..., None], limit: int | No
     assert (np.abs(result - exact) <= product_bound(a, b, np.dtype("float32"))).all()
     wide = cukern.matmul(a, b.astype("float64"), out=np.empty((2600, 2100)))
     assert_same(np.round(wide, 9), np.round(exact, 9))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "float16", "bfloat16", "int32", "uint8", "bool"])
+def test_products_of_sums_that_the_device_does_not_hold(
+    in_chunks: Callable[..., None], dtype: str, rng: np.random.Generator
+) -> None:
+    """k is cut: the shapes are of one element, of narrow and of wide results, and of a batch."""
+    _cukern._release_caches()
+    cukern.set_memory_limit(cukern.memory_info()["in_use"] + (1 << 18))
+    in_chunks(10_000, 3)
+    kind = BFLOAT16 if dtype == "bfloat16" else np.dtype(dtype)
+    for x, y in [
+        ((300_001,), (300_001,)),
+        ((3, 70_000), (70_000, 2)),
+        ((70_000,), (70_000, 3)),
+        ((90, 4000), (4000, 70)),
+        ((2, 2, 90_000), (2, 90_000, 1)),
+    ]:
+        low, high = {"bool": (-9999, 2), "uint8": (0, 3)}.get(dtype, (-1, 2))
+        a, b = (np.maximum(rng.integers(low, high, shape), -1 if low == -1 else 0).astype(kind) for shape in (x, y))
+        wide = np.float64 if dtype in ("float16", "bfloat16") else kind  # exact, and rounded once
+        wanted = (a.astype(wide) @ b.astype(wide)).astype(kind)
+        np.testing.assert_array_equal(cukern.matmul(a, b), wanted)
+        for turn in (lambda v: np.flip(np.flip(v).copy()), np.asfortranarray):
+            np.testing.assert_array_equal(cukern.matmul(turn(a), turn(b)), wanted)
+        if np.ndim(wanted) > 0:
+            out = np.asfortranarray(np.zeros(np.shape(wanted), kind))
+            cukern.matmul(a, b, out=out)
+            np.testing.assert_array_equal(out, wanted)
 
 
 def test_products_do_without_memory_that_is_not_there(in_chunks: Callable[..., None]) -> None:

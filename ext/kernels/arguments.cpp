@@ -15,12 +15,13 @@
 namespace cukern::py {
 namespace {
 
-// "argument 3", for messages. Guarded by the GIL.
-const char *argument_name(int i) noexcept {
-    constexpr int kMost = 256;
-    static char names[kMost][24];
-    char *const name = names[i < kMost ? i : kMost - 1];
-    if (name[0] == '\0') std::snprintf(name, sizeof names[0], "argument %d", i + 1);
+// "argument 3 of 4", for messages about an array that can't be read. Guarded by the GIL.
+const char *argument_name(int i, int count) noexcept {
+    constexpr int kMost = 32;
+    static char names[kMost][kMost][40];
+    if (count > kMost) return "an argument";
+    char *const name = names[count - 1][i];
+    if (name[0] == '\0') std::snprintf(name, sizeof names[0][0], "argument %d of %d", i + 1, count);
     return name;
 }
 
@@ -149,7 +150,7 @@ bool KernelArguments::read_one(int i, ReadContext &reading) noexcept {
     ArrayArgument &own = arrays_[i];
     own.operand = new (memory) Operand;
     ++num_operands_;
-    const ArgumentInfo argument{state_, function_, argument_name(i), true};
+    const ArgumentInfo argument{state_, function_, argument_name(i, count_), true};
     if (!own.operand->read_address(argument, object, reading)) return false;
     const TrackedView &access = own.operand->access();
     own.is_array = true;
@@ -170,11 +171,12 @@ bool KernelArguments::find_pinned(int i) noexcept {
         if (status != CUKERN_OK) return raise_failure(state_, function_, status);
         if (where.known && on_host(where.kind)) return true;
     }
-    PyErr_Format(
-        PyExc_TypeError,
-        "%s: %s is in pageable host memory, which a kernel does not reach; copy it to the device first, as "
-        "by cukern.asarray()",
-        function_, argument_name(i));
+    if (const PyRef place = place_of(i))
+        PyErr_Format(
+            PyExc_TypeError,
+            "%s: %U is in pageable host memory, which a kernel does not reach; copy it to the device first, as "
+            "by cukern.asarray()",
+            function_, place.get());
     return false;
 }
 
@@ -202,9 +204,10 @@ bool KernelArguments::check_unchanged() const noexcept {
         const ArrayArgument &own = arrays_[i];
         if (own.operand != nullptr && !own.operand->check_unchanged(function_)) return false;
         if (own.is_tensor && !is_still_at(objects_[i], own.data)) {
-            if (PyErr_Occurred() == nullptr)
-                PyErr_Format(PyExc_RuntimeError, "%s: %s has been given other memory by code that ran meanwhile",
-                             function_, argument_name(i));
+            if (PyErr_Occurred() != nullptr) return false;
+            if (const PyRef place = place_of(i))
+                PyErr_Format(PyExc_RuntimeError, "%s: %U has been given other memory by code that ran meanwhile",
+                             function_, place.get());
             return false;
         }
     }

@@ -107,10 +107,16 @@ void visit_name(void *data, const char *name) noexcept {
                                                "%s%s", search->used > 0 ? ", " : "", name));
 }
 
-bool raise_image(const ModuleState &state, const char *function, Status status, const char *log) noexcept {
+bool raise_image(const ModuleState &state, const char *function, Status status, PyObject *image,
+                 const char *log) noexcept {
     if (log[0] == '\0') return raise_failure(state, function, status);
-    const ErrorRecord record = last_error();
-    PyErr_Format(state.compile_error, "%s: the driver refuses the image: %s\n%s", function, record.message, log);
+    const ErrorRecord record = last_error();  // before Python code runs
+    const PyRef compiler = compile_module();
+    const PyRef shown =
+        compiler ? PyRef::steal(PyObject_CallMethod(compiler.get(), "with_image", "Oy", image, log)) : PyRef();
+    if (shown)
+        PyErr_Format(state.compile_error, "%s: the driver refuses the image: %s\n%S", function, record.message,
+                     shown.get());
     return false;
 }
 
@@ -138,7 +144,7 @@ bool image_on(ModuleState &state, const char *function, RawModuleObject *module,
         const GilRelease released;
         status = KernelImage::load(data, size, device, log, sizeof log, image);
     }
-    if (status != CUKERN_OK) return raise_image(state, function, status, log);
+    if (status != CUKERN_OK) return raise_image(state, function, status, bytes.get(), log);
     module->images[device] = *image;
     return true;
 }

@@ -25,6 +25,7 @@ FORMAT = 1  # of an entry
 FILE_NAME = "kernel.cu"  # the source's name in messages
 DEFAULT_LIMIT = 256 << 20  # bytes of the cache
 CONTEXT = 2  # lines of the source around one that a message is about
+MOST_SHOWN = 4 << 20  # bytes of an included file whose lines a message shows
 
 _PTX = re.compile(r"\s*(//[^\n]*\n\s*)*\.version\b")
 # Wherever the word stands, so that neither comments nor other spellings of # hide one.
@@ -33,7 +34,8 @@ _HASH = re.compile(r"#|%:|\?\?=")
 _ASKS_FOR_FILES = re.compile(r"__has_include|__has_embed|\bembed\b")
 _FILE_OPTION = re.compile(r"--?(?:include\b|pre-include|use-pch|create-pch|pch|options-file|optf)")
 _ENTRY = re.compile(r"[0-9a-f]{64}\.bin|cukern-\w+\.part")
-_MESSAGE = re.compile(rf"^{re.escape(FILE_NAME)}\((\d+)\): ", re.MULTILINE)
+# What a message is about: a line of a file as NVRTC names it, or one of PTX as the driver does.
+_MESSAGE = re.compile(r"^(?:(\S[^\n]*?)\((\d+)\): |ptxas [^\n]*\bline (\d+)\b)", re.MULTILINE)
 # nvcc's that NVRTC does not have and that say nothing of device code here: it always optimises, there is no host code,
 # and the target is the device at hand.
 _IGNORED = re.compile(
@@ -309,16 +311,40 @@ def _compile_error(code: str, options: tuple[str, ...], log: str) -> Exception:
 
 
 def with_source(code: str, log: str) -> str:
-    """Return a compiler's log with the numbered lines of the source around each that a message is about."""
-    lines = code.removesuffix("\n").split("\n")  # as the compiler counts them
-    width = len(str(len(lines)))
+    """Return a compiler's log with the numbered lines around each that a message is about.
+
+    They are the source's, or of a file that it includes.
+    """
     parts = []
-    for part in log.strip("\n").split("\n\n"):  # one message each
+    for part in re.split(r"\n\n+|\n(?=ptxas )", log.strip("\n")):  # one message each
         parts.append(part)
         message = _MESSAGE.search(part)
-        if message is None or not 1 <= int(message[1]) <= len(lines):
-            continue
-        number = int(message[1])
-        shown = range(max(1, number - CONTEXT), min(len(lines), number + CONTEXT) + 1)
-        parts += [f"  {'>' if i == number else ' '} {i:{width}} | {lines[i - 1]}" for i in shown]
+        if message is not None:
+            file, number = message[1], int(message[2] or message[3])
+            parts += _lines_around(code if file in (None, FILE_NAME) else _text_of(Path(file)), number)
     return "\n".join(parts)
+
+
+def with_image(image: bytes, log: bytes) -> str:
+    """Return the driver's log of an image that it refuses: of PTX with its lines."""
+    text = image.rstrip(b"\0").decode(errors="replace")
+    message = log.decode(errors="replace")
+    return with_source(text, message) if _PTX.match(text) else message
+
+
+def _text_of(path: Path) -> str:
+    """Return a file's text for a message, or an empty one where it cannot be read."""
+    try:
+        return path.read_text(errors="replace") if path.stat().st_size <= MOST_SHOWN else ""
+    except OSError:
+        return ""
+
+
+def _lines_around(text: str, number: int) -> list[str]:
+    """Return numbered lines, the one that is meant marked; none where there is no such line."""
+    lines = text.removesuffix("\n").split("\n")  # as the compiler counts them
+    if not text or not 1 <= number <= len(lines):
+        return []
+    width = len(str(len(lines)))
+    shown = range(max(1, number - CONTEXT), min(len(lines), number + CONTEXT) + 1)
+    return [f"  {'>' if i == number else ' '} {i:{width}} | {lines[i - 1]}" for i in shown]

@@ -8,10 +8,10 @@
 
 namespace cukern::testing {
 
-enum class Fault : int { allocate, copy, launch, event, stream, synchronize, part, pinned };
-constexpr int kNumFaults = 8;
-constexpr const char *kFaultNames[kNumFaults] = {"allocate", "copy",        "launch", "event",
-                                                 "stream",   "synchronize", "part",   "pinned"};
+enum class Fault : int { allocate, copy, launch, event, stream, synchronize, part, pinned, choice };
+constexpr int kNumFaults = 9;
+constexpr const char *kFaultNames[kNumFaults] = {"allocate",    "copy", "launch", "event", "stream",
+                                                 "synchronize", "part", "pinned", "choice"};
 
 // The n-th call of this kind from now fails (n counts from 1; 0 disarms); of pinned memory the first n do.
 void inject_fault(Fault fault, int n) noexcept;

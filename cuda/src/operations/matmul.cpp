@@ -14,6 +14,7 @@
 #include "operations/matmul.h"
 #include "operations/matmul_batches.h"
 #include "operations/matmul_panels.h"
+#include "operations/matmul_ranges.h"
 #include "operations/matrix_layout.h"
 #include "operations/planned_product.h"
 #include "plan/layout.h"
@@ -261,7 +262,12 @@ template <typename Launch>
 Status multiply_staged(const MatmulCall &call, int device, const Launch &launch) noexcept {
     const TensorView &out = *call.out;
     if (out.ndim == 2) {
-        if (is_in_panels(call, device)) return matmul_in_panels(call, device);
+        if (is_in_panels(call, device)) {
+            std::int64_t longest = 0;
+            CUKERN_TRY(longest_sum(call, device, &longest));
+            const bool is_cut = longest > 0 && longest < depth_of(call);
+            return is_cut ? matmul_in_ranges(call, device, longest) : matmul_in_panels(call, device);
+        }
         return execute_staged(call, device, Staging::Uses::many, launch);
     }
     MatmulCall part = call;

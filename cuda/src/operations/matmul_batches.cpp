@@ -10,11 +10,11 @@
 
 #include "operations/chunk_cut.h"
 #include "operations/device_budget.h"
-#include "transfer/staging.h"
 #include "operations/matmul.h"
 #include "plan/layout.h"
 #include "transfer/bulk_copy.h"
 #include "transfer/pipeline.h"
+#include "transfer/staging.h"
 
 namespace cukern {
 namespace {
@@ -207,13 +207,29 @@ private:
     std::mutex mutex_;
 };
 
+// Whether the device holds a worker's slots of one product each.
+bool fits_in_slots(const MatmulCall &call, int device, std::int64_t each) noexcept {
+    Context *context = nullptr;
+    if (cukern::context(&context) != CUKERN_OK) return true;  // which will be told
+    if (device < 0 && context->runtime.current_device(&device) != CUKERN_OK) return true;
+    const DeviceGuard guard(context->runtime, device);
+    const ElementType compute = computed_in(*context, call);
+    std::int64_t needed = kSlots * each;
+    for (int i = 0; i < kArrays; ++i) {
+        const TensorView &view = array_of(call, i);
+        if (view.type != compute) needed += matrix_bytes(view) / size_of(view.type) * size_of(compute);
+    }
+    return needed <= device_budget(*context, device, needed);
+}
+
 }  // namespace
 
 bool is_in_batches(const MatmulCall &call, int device) noexcept {
     std::int64_t each = 0;
     for (int i = 0; i < kArrays; ++i) each += matrix_bytes(array_of(call, i));
     return call.out->ndim > 2 && each > 0 && each <= kSlot && matrix_bytes(*call.inputs[0]) > 0 &&
-           (is_worth_a_pipeline(bytes_to_move(call)) || !product_fits(call, device));
+           (is_worth_a_pipeline(bytes_to_move(call)) || !product_fits(call, device)) &&
+           fits_in_slots(call, device, each);
 }
 
 Status matmul_in_batches(const MatmulCall &call, int device) noexcept {

@@ -3,6 +3,7 @@
 // products wait for each other by events on the device; the host waits only where an event is not recorded yet.
 #include "operations/matmul_panels.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -70,6 +71,20 @@ public:
         return status;
     }
 
+    // How long the sums may be: all of k where panels of some width fit, else about as long as panels are wide.
+    std::int64_t longest_sum(int device) const noexcept {
+        const std::int64_t k = call_.inputs[0]->shape[1];
+        const std::int64_t most = device_budget(context_, device, bytes_of_panels(kGranule, k));
+        if (bytes_of_panels(kGranule, k) <= most) return k;
+        std::int64_t side = kLeastSide;
+        const auto longest = [&](std::int64_t s) {
+            const std::int64_t tiles = bytes_of_panels(s, 0);
+            return (most - tiles) / (bytes_of_panels(s, 1) - tiles);
+        };
+        while (side > kLeastOutOfCore && longest(side) < side) side /= 2;
+        return std::clamp<std::int64_t>(longest(side), 0, k);
+    }
+
     Status begin(const Worker &worker) noexcept override {
         return context_.runtime.wait_event(worker.stream.handle, events_.back());
     }
@@ -129,6 +144,13 @@ private:
         return size_of(type) + (type == compute ? 0 : size_of(compute));
     }
 
+    // Of two panels of each matrix and two tiles, of at most `side` rows and columns.
+    std::int64_t bytes_of_panels(std::int64_t side, std::int64_t k) const noexcept {
+        const std::int64_t m = std::min(side, call_.out->shape[0]);
+        const std::int64_t n = std::min(side, call_.out->shape[1]);
+        return 2 * (k * (m * device_bytes(Side::a) + n * device_bytes(Side::b)) + m * n * device_bytes(Side::out));
+    }
+
     // The least memory with which it goes on is two panels of kLeastOutOfCore a side.
     Status plan() noexcept {
         try {
@@ -147,9 +169,8 @@ private:
                 schedule_.plan_in_core();
             } else {
                 std::int64_t side = kMostSide;
-                const auto needed = [&](std::int64_t s) { return 2 * (k * (a + b) * s + c * s * s); };
-                while (side > kGranule && needed(side) > most) side -= kGranule;
-                while (side > kLeastOutOfCore && needed(side) > most) side /= 2;
+                while (side > kGranule && bytes_of_panels(side, k) > most) side -= kGranule;
+                while (side > kLeastOutOfCore && bytes_of_panels(side, k) > most) side /= 2;
                 schedule_.cut(m, n, side, false);
                 schedule_.plan_out_of_core();
             }
@@ -285,6 +306,16 @@ bool is_in_panels(const MatmulCall &call, int device) noexcept {
     std::int64_t bytes = bytes_of(*call.out);
     for (int i = 0; i < 2; ++i) bytes += bytes_of(*call.inputs[i]);
     return call.inputs[0]->shape[1] > 0 && (is_worth_a_pipeline(bytes) || !product_fits(call, device));
+}
+
+Status longest_sum(const MatmulCall &call, int device, std::int64_t *longest) noexcept {
+    Context *context = nullptr;
+    CUKERN_TRY(cukern::context(&context));
+    if (device < 0) CUKERN_TRY(context->runtime.current_device(&device));
+    const DeviceGuard guard(context->runtime, device);
+    CUKERN_TRY(guard.status());
+    *longest = Panels(call, *context, 1).longest_sum(device);
+    return CUKERN_OK;
 }
 
 Status matmul_in_panels(const MatmulCall &call, int device) noexcept {

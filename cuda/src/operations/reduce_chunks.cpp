@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "memory/transfer_options.h"
 #include "operations/device_budget.h"
+#include "operations/host_buffer.h"
 #include "plan/layout.h"
 #include "transfer/packing.h"
 #include "transfer/pipeline.h"
@@ -31,23 +31,6 @@ ElementType type_between(const ReduceCall &call) noexcept {
     const ElementType type = widened(call);
     return is_floating(type) && kind_of(type) != 'c' && size_of(type) == 2 ? ElementType::float32 : type;
 }
-
-// The system's memory, which no limit of the device's counts.
-class HostBuffer {
-public:
-    HostBuffer() noexcept = default;
-    HostBuffer(const HostBuffer &) = delete;
-    HostBuffer &operator=(const HostBuffer &) = delete;
-    ~HostBuffer() { std::free(data_); }
-    Status acquire(std::int64_t bytes) noexcept {
-        data_ = std::malloc(static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)));
-        return data_ != nullptr ? CUKERN_OK : fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
-    }
-    void *data() const noexcept { return data_; }
-
-private:
-    void *data_ = nullptr;
-};
 
 class Boxes final : public ChunkedWork {
 public:

@@ -13,6 +13,8 @@
 #include "device/outside_captures.h"
 #include "runtime/shared_library.h"
 
+#include "cukern/testing.h"
+
 namespace cukern::cuda {
 namespace {
 
@@ -200,6 +202,7 @@ CublasStatus describe(const Library &library, const Key &key, const void *bias, 
 }
 
 CublasStatus ask(const Library &library, CublasHandle handle, const Key &key, Choice *choice) noexcept {
+    if (testing::fails(testing::Fault::choice)) return kCublasAllocationFailed;
     void *preference = nullptr;
     CublasStatus status = library.preference_create(&preference);
     const auto set = [&](int attribute, const void *value, std::size_t bytes) {
