@@ -172,6 +172,20 @@ def test_products_of_the_largest_and_the_smallest() -> None:
         assert np.all(np.abs(result - wanted) <= np.arange(1, a.size + 1) * np.finfo(dtype).eps * wanted)
 
 
+@pytest.mark.parametrize("backend", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
+def test_special_complex_products_do_not_depend_on_the_place(backend: str) -> None:
+    """On a GPU (1 + 0i) times an infinity is this infinity, wherever threads' parts begin."""
+    for special in (complex(np.inf, 0), complex(-np.inf, 1), complex(0, np.inf), complex(np.nan, 2)):
+        for dtype in ("complex64", "complex128"):
+            a = np.ones(700, dtype)
+            for place in (0, 1, 2, 3, 31, 64, 255, 256, 511, 699):
+                a[:] = 1
+                a[place] = special
+                result = cukern.asnumpy(cukern.cumulative_prod(a))
+                assert np.all(result[:place] == 1)
+                np.testing.assert_array_equal(result[place:], np.full(700 - place, special, dtype))
+
+
 @pytest.mark.parametrize("size", [1, 2, 300, 5000])
 def test_first_elements_are_kept(size: int) -> None:
     """Nothing joins what has nothing before it: an identity would change signs of zeros and parts of infinities."""

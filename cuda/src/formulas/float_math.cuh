@@ -172,21 +172,12 @@ CUKERN_HD float acosh(float x) {
 
 CUKERN_HD float atanh(float x) {
     const float magnitude = std::fabs(x);
-    if (magnitude < 0.2F) {
-        const float square = x * x;
-        float p = 0.198155642F / 2;
-        p = std::fma(p, square, 0.221638516F / 2);
-        p = std::fma(p, square, 0.285722703F / 2);
-        p = std::fma(p, square, 0.399999946F / 2);
-        p = std::fma(p, square, 0.666666687F / 2);
-        return std::fma(p * square, x, x);
-    }
     if (!(magnitude < 1)) return magnitude == 1 ? std::copysign(kInfinity, x) : x != x ? x : kInfinity - kInfinity;
-    // log1p(2 x / (1 - x)) / 2
+    // log1p(2 x / (1 - x)) / 2, where (1 - x) (1 + 2 x / (1 - x)) is 1 + x.
     const Pair below = ordered_sum(1, -magnitude);
-    const float ratio = 2 * magnitude / below.high;
+    const float ratio = 2 * magnitude * rough_quotient(1, below.high);
     const float rest = std::fma(-ratio, below.high, 2 * magnitude) - ratio * below.low;
-    const float logarithm = std::log1p(ratio) + rough_quotient(rest, below.high * (1 + ratio));
+    const float logarithm = std::log1p(ratio) + rough_quotient(rest, 1 + magnitude);
     return std::copysign(logarithm / 2, x);
 }
 

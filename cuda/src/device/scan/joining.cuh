@@ -32,7 +32,8 @@ struct Joining : Reducer<op, T> {
 
 // Significands of float64 have room: those of all joins between two calls of normal() stay finite. Of 32 values in
 // a warp, 8 warps of a block and three levels of tiles each is below 2 or 2**32, and products of the elements of a
-// vector of up to four floats of 32 bits or less lie within 2**600 both ways; longer elements are made normal.
+// vector of up to four floats of 32 bits or less, or of two complex numbers of these, lie within 2**600 both ways;
+// longer elements are made normal.
 template <typename T>
 struct Joining<Op::prod, T, true> {
     using M = std::conditional_t<is_complex<T>, Complex128, double>;
@@ -49,10 +50,9 @@ struct Joining<Op::prod, T, true> {
             return 1;
     }
     CUKERN_HD static A identity() { return {unit(), 0}; }
-    // Of complex products.
-    CUKERN_HD static bool is_identity(const A &a) {
-        return a.exponent == 0 && a.significand.real == 1 && a.significand.imag == 0;
-    }
+    // Of complex products: (1 + 0i) times an infinity is none.
+    CUKERN_HD static bool is_unit(const M &value) { return value.real == 1 && value.imag == 0; }
+    CUKERN_HD static bool is_identity(const A &a) { return a.exponent == 0 && is_unit(a.significand); }
     CUKERN_HD static M scaled(const M &value, int by) {
         constexpr int kMost = 1000;
         if (by >= -kMost && by <= kMost) return times_power(value, by);
@@ -92,8 +92,8 @@ struct Joining<Op::prod, T, true> {
         const A a{convert<M>(element), 0};
         return sizeof(T) > 4 ? normal(a) : a;
     }
-    // Products of a vector of short floats need no exponent.
-    static constexpr bool kIsShort = sizeof(T) <= 4;
+    // Products of a vector of floats of 32 bits or less, or of two complex numbers of such, need no exponent.
+    static constexpr bool kIsShort = sizeof(T) <= 4 || std::is_same_v<T, Complex64>;
     using Own = std::conditional_t<kIsShort, M, A>;
     CUKERN_HD static Own own(T element) {
         if constexpr (kIsShort)
@@ -108,10 +108,12 @@ struct Joining<Op::prod, T, true> {
             return identity();
     }
     CUKERN_HD static Own join_own(const Own &a, const Own &b) {
-        if constexpr (kIsShort)
-            return a * b;
-        else
+        if constexpr (!kIsShort)
             return join(a, b);
+        else if constexpr (is_complex<T>)
+            return is_unit(a) ? b : is_unit(b) ? a : Formula<Op::multiply>::template apply<M>(a, b);
+        else
+            return a * b;
     }
     CUKERN_HD static A of_own(const Own &a) {
         if constexpr (kIsShort)
@@ -125,7 +127,7 @@ struct Joining<Op::prod, T, true> {
         else
             return {a.significand * b.significand, a.exponent + b.exponent};
     }
-    // A function: kernels join often, and it is long. (1 + 0i) times an infinity is none.
+    // A function: kernels join often, and it is long.
     CUKERN_LONG_FUNCTION static A complex_product(const A a, const A b) {
         if (is_identity(a)) return b;
         if (is_identity(b)) return a;
