@@ -35,7 +35,7 @@ TYPES = [
     "complex128",
 ]
 ROWS = {row["name"]: row for row in _cukern._table if row["kind"] in ("unary", "binary")}
-SHAPE = (40, 48)
+SHAPE = (3000, 480)  # so that each multiprocessor has work: of small arrays each thread takes one element
 VERBOSE = 1  # CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE
 
 
@@ -101,6 +101,8 @@ def test_layouts_of_whole_vectors_take_kernels_of_vectors(name: str, tmp_path: P
                 out = getattr(cukern, name)(*own)
             except TypeError:
                 break
+            if layout == "window" and x.dtype.itemsize >= 8 and out.dtype == bool:
+                continue  # strided_kernel is faster
             kernels = kernels_of(
                 lambda own=own, out=out, **options: getattr(cukern, name)(*own, out=out, **options),
                 tmp_path / "graph.dot",
