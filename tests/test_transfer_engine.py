@@ -288,6 +288,29 @@ def test_products_of_sums_that_the_device_does_not_hold(
             np.testing.assert_array_equal(out, wanted)
 
 
+@pytest.mark.parametrize("kind", ["allocate", "copy", "launch", "event"])
+def test_failures_amid_sums_that_are_cut(in_chunks: Callable[..., None], kind: str) -> None:
+    """The result is written at the end alone."""
+    in_chunks(10_000, 2)
+    a, out = np.ones((3, 70_000)), np.full((3, 3), -1.0)
+    for n in (1, 3, 20, 100):
+        _cukern._release_caches()
+        cukern.set_memory_limit(cukern.memory_info()["in_use"] + (1 << 18))
+        _cukern._inject_fault(kind, n)
+        try:
+            cukern.matmul(a, a.T, out=out)
+        except cukern.CudaError as error:
+            assert "written in part" not in str(error)
+            assert (out == -1).all()
+        else:
+            assert (out == 70_000).all()
+        finally:
+            _cukern._inject_fault(kind, 0)
+        cukern.matmul(a, a.T, out=out)
+        assert (out == 70_000).all()
+        out.fill(-1)
+
+
 def test_products_do_without_memory_that_is_not_there(in_chunks: Callable[..., None]) -> None:
     _cukern._release_caches()
     cukern.set_memory_limit(cukern.memory_info()["in_use"] + 4096)

@@ -256,18 +256,27 @@ TensorView without_first(const TensorView &view) noexcept {
     return rest;
 }
 
+// One product of the host's matrices, which is large.
+Status multiply_in_parts(const MatmulCall &call, int device) noexcept {
+    std::int64_t longest = 0;
+    CUKERN_TRY(longest_sum(call, device, &longest));
+    if (longest > 0 && longest < depth_of(call)) {
+        const Status status = matmul_in_ranges(call, device, longest);
+        if (status != CUKERN_OUT_OF_MEMORY) return status;
+    }
+    bool untouched = true;
+    const Status status = matmul_in_panels(call, device, &untouched);
+    if (status != CUKERN_OK && !untouched) add_to_message("; the result may have been written in part");
+    return status;
+}
+
 // Arrays of the host by way of the device: batches of small matrices in chunks, and single products by panels.
 // What does not fit there at once is halved.
 template <typename Launch>
 Status multiply_staged(const MatmulCall &call, int device, const Launch &launch) noexcept {
     const TensorView &out = *call.out;
     if (out.ndim == 2) {
-        if (is_in_panels(call, device)) {
-            std::int64_t longest = 0;
-            CUKERN_TRY(longest_sum(call, device, &longest));
-            const bool is_cut = longest > 0 && longest < depth_of(call);
-            return is_cut ? matmul_in_ranges(call, device, longest) : matmul_in_panels(call, device);
-        }
+        if (is_in_panels(call, device)) return multiply_in_parts(call, device);
         return execute_staged(call, device, Staging::Uses::many, launch);
     }
     MatmulCall part = call;

@@ -10,6 +10,7 @@
 
 #include "operations/device_budget.h"
 #include "operations/matmul.h"
+#include "operations/matmul_ranges.h"
 #include "operations/panel_schedule.h"
 #include "transfer/bulk_copy.h"
 #include "transfer/pipeline.h"
@@ -82,7 +83,7 @@ public:
             return (most - tiles) / (bytes_of_panels(s, 1) - tiles);
         };
         while (side > kLeastOutOfCore && longest(side) < side) side /= 2;
-        return std::clamp<std::int64_t>(longest(side), 0, k);
+        return longest(side) < kLeastOutOfCore ? 0 : std::min(longest(side), k);
     }
 
     Status begin(const Worker &worker) noexcept override {
@@ -314,20 +315,22 @@ Status longest_sum(const MatmulCall &call, int device, std::int64_t *longest) no
     if (device < 0) CUKERN_TRY(context->runtime.current_device(&device));
     const DeviceGuard guard(context->runtime, device);
     CUKERN_TRY(guard.status());
-    *longest = Panels(call, *context, 1).longest_sum(device);
+    MatmulCall sums = call;
+    TensorView out = *call.out;
+    out.type = type_of_sums(call.compute);
+    sums.out = &out;
+    *longest = Panels(sums, *context, 1).longest_sum(device);
     return CUKERN_OK;
 }
 
-Status matmul_in_panels(const MatmulCall &call, int device) noexcept {
+Status matmul_in_panels(const MatmulCall &call, int device, bool *untouched) noexcept {
     Context *context = nullptr;
     CUKERN_TRY(cukern::context(&context));
     constexpr int kMostShare = 16;
     for (int share = 1;; share *= 2) {
-        bool untouched = true;
-        const Status status = Panels(call, *context, share).run(device, &untouched);
-        if (status == CUKERN_OUT_OF_MEMORY && untouched && share < kMostShare) continue;
-        if (status != CUKERN_OK && !untouched) add_to_message("; the result may have been written in part");
-        return status;
+        *untouched = true;
+        const Status status = Panels(call, *context, share).run(device, untouched);
+        if (status != CUKERN_OUT_OF_MEMORY || !*untouched || share == kMostShare) return status;
     }
 }
 

@@ -21,10 +21,6 @@ TensorView range_of(const TensorView &view, int axis, std::int64_t begin, std::i
     return part;
 }
 
-ElementType type_of_sums(ElementType compute) noexcept {
-    return is_floating(compute) && size_of(compute) == 2 ? ElementType::float32 : compute;
-}
-
 Status add_to(Context &processor, const TensorView &sum, const TensorView &part) noexcept {
     ElementwiseCall add;
     add.op = Op::add;
@@ -57,7 +53,8 @@ Status matmul_in_ranges(const MatmulCall &call, int device, std::int64_t longest
         part.inputs[0] = &a;
         part.inputs[1] = &b;
         part.out = begin == 0 ? &sum : &next;
-        CUKERN_TRY(matmul_in_panels(part, device));
+        bool untouched = true;
+        CUKERN_TRY(matmul_in_panels(part, device, &untouched));
         if (begin > 0) CUKERN_TRY(add_to(*processor, sum, next));
     }
     return processor->runtime.launch_elementwise(plan_copy(sum, *call.out), nullptr);
