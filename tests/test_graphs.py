@@ -276,6 +276,39 @@ class TestCalls:
         holds(out, 2 * (values() + 1))
         del others
 
+    def test_what_comes_after_a_kernel_that_follows_another(self) -> None:
+        """Of a large sum, and of a product whose sums blocks share: graphs, other streams and torch after them."""
+        torch = bring("torch")
+        x = cukern.asarray(values())
+        big = cukern.ones(1 << 22, dtype="float32")
+        wide = cukern.ones((256, 4096), dtype="float32")
+        with cukern.capture() as inner:
+            y = x + 1
+        side = cukern.Stream()
+        with cukern.capture() as outer:
+            total = cukern.sum(big)
+            inner.launch()
+            total = total + cukern.sum(big)
+            main = cukern.current_stream()
+            side.wait_event(main.record(cukern.Event(timing=False)))
+            product = cukern.matmul_tiled(wide, wide.mT, stream=side)
+            main.wait_event(side.record(cukern.Event(timing=False)))
+            z = y + total
+            w = cukern.sum(product) + z
+        for _ in range(2):
+            outer.launch()
+            holds(z, values() + 1 + 2 * big.size)
+            holds(w, values() + 1 + 2 * big.size + 256 * 256 * 4096)
+        graph, t = torch.cuda.CUDAGraph(), torch.ones(1 << 22, device="cuda")
+        out = torch.zeros((), device="cuda")
+        cukern.sum(t, out=out)
+        with torch.cuda.graph(graph):
+            cukern.sum(t, out=out)
+            after = out * 2
+            cukern.sum(t, out=out)
+        graph.replay()
+        assert (float(after), float(out)) == (2.0 * t.numel(), float(t.numel()))
+
     def test_two_captures_at_once(self) -> None:
         x = cukern.asarray(values())
         with cukern.capture() as outer:

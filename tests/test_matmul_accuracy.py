@@ -54,8 +54,9 @@ def test_errors_are_those_of_the_best_library(name: str, kind: str, backend: str
 
 
 # By a kernel for vectors, for small results whose sums blocks share, and by tiles; 1,000 entries each.
-SHAPES = [(1, 60), (50, 1), (16, 16)]
-LARGE = [] if SMALL else [(1100, 1000)]
+SHAPES = [(1, DEPTHS[-1], 60), (50, DEPTHS[-1], 1), (16, DEPTHS[-1], 16)]
+# Whose k cuBLAS cuts.
+LARGE = [] if SMALL else [(1100, 16384, 1000), (1500, 4096, 1500), (1800, 8192, 1800), (3000, 2048, 2000)]
 
 
 def some_errors(actual: np.ndarray, a: np.ndarray, b: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> float:
@@ -74,10 +75,9 @@ def some_errors(actual: np.ndarray, a: np.ndarray, b: np.ndarray, rows: np.ndarr
 @pytest.mark.parametrize("name", ["float32", "float64", "complex64"])
 def test_errors_of_long_sums(name: str, kind: str, backend: str, rng: np.random.Generator) -> None:
     dtype = np.dtype(name)
-    k = DEPTHS[-1]
-    for m, n in SHAPES + (LARGE if backend == "cuda" else []):
+    for m, k, n in SHAPES + (LARGE if backend == "cuda" else []):
         a, b = values(rng, kind, (m, k), dtype), values(rng, kind, (k, n), dtype)
         entries = rng.integers(0, m, 1000), rng.integers(0, n, 1000)
         best = some_errors(cukern.matmul_cublas(a, b) if backend == "cuda" else a @ b, a, b, *entries)
         for function in (cukern.matmul, cukern.matmul_tiled):
-            assert some_errors(function(a, b), a, b, *entries) <= 1.5 * best + np.finfo(dtype).eps / 2, (m, n)
+            assert some_errors(function(a, b), a, b, *entries) <= 1.5 * best + np.finfo(dtype).eps / 2, (m, k, n)

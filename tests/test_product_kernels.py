@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import SMALL
+from oracles import product_bound
 
 import cukern
 
@@ -201,3 +202,20 @@ def test_nothing_outside_of_a_sum_counts() -> None:
         a, b = np.full((m, k), np.inf, np.float32), np.ones((k, n), np.float32)
         assert np.isposinf(cukern.matmul_tiled(a, b)).all()
         assert np.isposinf(cukern.matmul_tiled(b.T, a.T)).all()
+
+
+@pytest.mark.pooled
+@pytest.mark.parametrize("backend", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
+def test_sums_are_not_cut_where_memory_is_short(backend: str, rng: np.random.Generator) -> None:
+    """Cut, the sums of these shapes take some 120 MB of scratch memory, and else 25."""
+    a, b = rng.random((3000, 2048), np.float32), rng.random((2048, 2000), np.float32)
+    x, y, out = cukern.asarray(a), cukern.asarray(b), cukern.empty((3000, 2000), dtype="float32")
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    for room in (None, 40 << 20):
+        cukern.empty_cache()
+        cukern.set_memory_limit(None if room is None else cukern.memory_info()["in_use"] + room)
+        try:
+            cukern.matmul_tiled(x, y, out=out)
+        finally:
+            cukern.set_memory_limit(None)
+        assert (abs(cukern.asnumpy(out) - exact) <= product_bound(a, b, np.dtype("float32"))).all()

@@ -132,7 +132,6 @@ class TestLaunches:
                 assert block % 32 == 0
                 assert 32 <= block <= kernel.attributes["max_threads_per_block"]
                 assert (grid - 1) * block < n <= grid * block
-        assert block == 96
 
     @pytest.mark.provokes_cuda_error
     def test_dynamic_shared_memory(self, module: cukern.RawModule) -> None:

@@ -15,13 +15,16 @@
 namespace cukern::py {
 namespace {
 
-// "argument 3 of 4", for messages about an array that can't be read. Guarded by the GIL.
+// "argument 3 of 4", or of many "argument 30", for messages about an array that can't be read. Guarded by the GIL.
 const char *argument_name(int i, int count) noexcept {
-    constexpr int kMost = 32;
-    static char names[kMost][kMost][40];
-    if (count > kMost) return "an argument";
-    char *const name = names[count - 1][i];
-    if (name[0] == '\0') std::snprintf(name, sizeof names[0][0], "argument %d of %d", i + 1, count);
+    constexpr int kFew = 16;
+    constexpr int kMost = 256;
+    static char of_few[kFew][kFew][40];
+    static char of_many[kMost][24];
+    char *const name = count <= kFew ? of_few[count - 1][i] : of_many[i < kMost ? i : kMost - 1];
+    if (name[0] == '\0' && count <= kFew)
+        std::snprintf(name, sizeof of_few[0][0], "argument %d of %d", i + 1, count);
+    if (name[0] == '\0') std::snprintf(name, sizeof of_many[0], "argument %d", i + 1);
     return name;
 }
 

@@ -335,8 +335,9 @@ def with_image(image: bytes, log: bytes) -> str:
 def _text_of(path: Path) -> str:
     """Return a file's text for a message, or an empty one where it cannot be read."""
     try:
-        return path.read_text(errors="replace") if path.stat().st_size <= MOST_SHOWN else ""
-    except OSError:
+        is_shown = path.is_file() and path.stat().st_size <= MOST_SHOWN
+        return path.read_text(errors="replace") if is_shown else ""
+    except (OSError, ValueError):
         return ""
 
 

@@ -16,12 +16,17 @@ namespace {
 }
 
 // `extra` is what launch_by_driver gives the driver.
-cudaError_t launch_clusters(void *function, const Grid &grid, cudaStream_t stream, void **extra) noexcept {
+cudaError_t launch_with_attribute(void *function, const Grid &grid, cudaStream_t stream, void **extra) noexcept {
     static const auto launch = look_up<decltype(&cuLaunchKernelEx)>("cuLaunchKernelEx");
     if (launch == nullptr) return cudaErrorNotSupported;
     CUlaunchAttribute attribute{};
-    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-    attribute.value.clusterDim = {grid.cluster, 1, 1};
+    if (grid.follows) {
+        attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        attribute.value.programmaticStreamSerializationAllowed = 1;
+    } else {
+        attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        attribute.value.clusterDim = {grid.cluster, 1, 1};
+    }
     CUlaunchConfig config{};
     config.gridDimX = grid.blocks;
     config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
@@ -53,7 +58,7 @@ void *driver_function(const char *name, unsigned version) noexcept {
     // One block of memory takes the driver less time than a list of parameters.
     void *buffer[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                       CU_LAUNCH_PARAM_END};
-    if (grid.cluster != 1) return launch_clusters(function, grid, stream, buffer);
+    if (grid.cluster != 1 || grid.follows) return launch_with_attribute(function, grid, stream, buffer);
     return static_cast<cudaError_t>(launch_function()(function, grid.blocks, 1, 1, grid.threads, 1, 1,
                                                       grid.shared_bytes, stream, nullptr, buffer));
 }
@@ -95,17 +100,20 @@ void keep_launch(void *function, void *context, unsigned blocks, unsigned thread
     return current_context(&context) == 0 ? context : nullptr;
 }
 
-[[gnu::hot]] void *KernelHandles::in_current_context(const void *symbol, unsigned shared_bytes,
-                                                     void **context) noexcept {
+[[gnu::hot]] void *KernelHandles::in_current_context(const void *symbol, Grid *grid, void **context) noexcept {
     *context = current_context();
     if (*context == nullptr) return nullptr;
-    for (const Handle *handle = first_.load(std::memory_order_acquire); handle != nullptr; handle = handle->next)
-        if (handle->context == *context) return handle->function;
-    return find(symbol, shared_bytes, *context);
+    const Handle *handle = first_.load(std::memory_order_acquire);
+    while (handle != nullptr && handle->context != *context) handle = handle->next;
+    if (handle == nullptr) handle = find(symbol, *grid, *context);
+    if (handle == nullptr) return nullptr;
+    grid->follows = grid->follows && handle->may_follow;
+    return handle->function;
 }
 
-void *KernelHandles::find(const void *symbol, unsigned shared_bytes, void *context) noexcept {
+const KernelHandles::Handle *KernelHandles::find(const void *symbol, const Grid &grid, void *context) noexcept {
     static const auto set_attribute = look_up<int (*)(void *, int, int)>("cuFuncSetAttribute");
+    static const auto attribute_of = look_up<int (*)(int *, int, void *)>("cuFuncGetAttribute");
     static const auto function_of = look_up<int (*)(void **, cudaKernel_t)>("cuKernelGetFunction");
     cudaKernel_t kernel = nullptr;
     if (cudaGetKernel(&kernel, symbol) != cudaSuccess) {
@@ -115,15 +123,22 @@ void *KernelHandles::find(const void *symbol, unsigned shared_bytes, void *conte
     void *function = nullptr;
     if (function_of == nullptr || launch_function() == nullptr || function_of(&function, kernel) != 0)
         return nullptr;
-    if (shared_bytes > kDeclaredSharedBytes) {
+    if (grid.shared_bytes > kDeclaredSharedBytes) {
         constexpr int kMostSharedBytes = 8;
         if (set_attribute == nullptr ||
-            set_attribute(function, kMostSharedBytes, static_cast<int>(shared_bytes)) != 0)
+            set_attribute(function, kMostSharedBytes, static_cast<int>(grid.shared_bytes)) != 0)
             return nullptr;
     }
-    auto *handle = new (std::nothrow) Handle{context, function, first_.load(std::memory_order_relaxed)};
+    // The target that the code was written for, which says whether it waits: PTX of an older one may have been
+    // compiled for this device.
+    constexpr int kPtxVersion = 5;
+    constexpr int kLeastToFollow = 90;
+    int version = 0;
+    if (attribute_of != nullptr && attribute_of(&version, kPtxVersion, function) != 0) version = 0;
+    auto *handle = new (std::nothrow)
+        Handle{context, function, version >= kLeastToFollow, first_.load(std::memory_order_relaxed)};
     while (handle != nullptr && !first_.compare_exchange_weak(handle->next, handle, std::memory_order_release));
-    return function;
+    return handle;
 }
 
 cudaError_t current_device(int *device) noexcept {

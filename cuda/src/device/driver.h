@@ -29,12 +29,14 @@ using LaunchFunction = int (*)(void *function, unsigned grid_x, unsigned grid_y,
                                void **params, void **extra);
 
 // A line of blocks. So many of them form a cluster, which takes compute capability 9.0; each may have so many
-// bytes of shared memory besides what its kernel declares.
+// bytes of shared memory besides what its kernel declares. `follows`: the kernel waits by itself for the one
+// before it on the stream, and may be launched before that ends (device/follow.cuh).
 struct Grid {
     unsigned blocks;
     unsigned threads;
     unsigned shared_bytes = 0;
     unsigned cluster = 1;
+    bool follows = false;
 };
 
 // Launches a CUfunction, with one parameter of so many bytes. Only where launch_function() gives one.
@@ -63,16 +65,17 @@ LaunchFunction launch_function() noexcept;
 class KernelHandles {
 public:
     // That of the context which is current. Null where the runtime has to launch: the thread has used no context
-    // yet, or the driver is too old. Its blocks may have so many bytes of shared memory besides what they declare.
-    void *in_current_context(const void *symbol, unsigned shared_bytes, void **context) noexcept;
+    // yet, or the driver is too old. `grid->follows` is cleared where the device's code of the kernel can't wait.
+    void *in_current_context(const void *symbol, Grid *grid, void **context) noexcept;
 
 private:
     struct Handle {
         void *context;
         void *function;
+        bool may_follow;
         const Handle *next;
     };
-    void *find(const void *symbol, unsigned shared_bytes, void *context) noexcept;
+    const Handle *find(const void *symbol, const Grid &grid, void *context) noexcept;
 
     std::atomic<const Handle *> first_{nullptr};  // a list that only grows, by a context at a time
 };

@@ -13,7 +13,8 @@ cudaStream_t native(Stream stream) noexcept { return static_cast<cudaStream_t>(s
 cudaGraph_t native_graph(void *graph) noexcept { return static_cast<cudaGraph_t>(graph); }
 cudaGraphExec_t native_executable(void *executable) noexcept { return static_cast<cudaGraphExec_t>(executable); }
 
-// Of CUDA 13 these take the data of edges too, which our graphs have none of.
+// Of CUDA 13 these take the data of edges too. Inside our graphs there are some, from a kernel to one that follows
+// it (Grid::follows), but none comes after what was captured last.
 cudaError_t capture_info(cudaStream_t stream, cudaStreamCaptureStatus *status, cudaGraph_t *graph,
                          const cudaGraphNode_t **last, std::size_t *count) noexcept {
 #if CUDART_VERSION >= 13000

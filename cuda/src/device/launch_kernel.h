@@ -12,12 +12,12 @@ namespace cukern::cuda {
 // at each launch on a device. With `prepared`, which keeps the launch, the parameter holds the addresses of out
 // and of the inputs at `prepared->places`, and no others.
 template <auto kernel, typename Params>
-cudaError_t launch_kernel(const Grid &grid, cudaStream_t stream, Params &params,
+cudaError_t launch_kernel(Grid grid, cudaStream_t stream, Params &params,
                           PreparedKernel *prepared = nullptr) noexcept {
     static KernelHandles handles;
     const auto *const symbol = reinterpret_cast<const void *>(kernel);
     void *context = nullptr;
-    if (void *function = handles.in_current_context(symbol, grid.shared_bytes, &context); function != nullptr) {
+    if (void *function = handles.in_current_context(symbol, &grid, &context); function != nullptr) {
         const cudaError_t error = launch_by_driver(function, grid, stream, &params, sizeof params);
         if (prepared != nullptr && error == cudaSuccess)
             keep_launch(function, context, grid.blocks, grid.threads, &params, sizeof params, prepared);

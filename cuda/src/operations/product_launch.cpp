@@ -76,15 +76,23 @@ bool ProductLaunch::next(std::int64_t *index) const noexcept {
     return d >= 0;
 }
 
+Status ProductLauncher::acquire(std::int64_t bytes, MatmulLaunch *launch) noexcept {
+    if (bytes == 0) return CUKERN_OK;
+    CUKERN_TRY(memory_.acquire(context_, static_cast<std::size_t>(bytes), stream_));
+    launch->scratch = memory_.data();
+    return CUKERN_OK;
+}
+
 // A graph has a workspace of its own.
 Status ProductLauncher::prepare(MatmulLaunch *launch) noexcept {
     if (!by_library_) {
         std::int64_t bytes = 0;
         CUKERN_TRY(context_.runtime.matmul_scratch(*launch, &bytes));
-        if (bytes == 0) return CUKERN_OK;
-        CUKERN_TRY(memory_.acquire(context_, static_cast<std::size_t>(bytes), stream_));
-        launch->scratch = memory_.data();
-        return CUKERN_OK;
+        Status status = acquire(bytes, launch);
+        if (status != CUKERN_OUT_OF_MEMORY) return status;
+        launch->saves_scratch = true;
+        CUKERN_TRY(context_.runtime.matmul_scratch(*launch, &bytes));
+        return acquire(bytes, launch);
     }
     Capture capture;
     if (stream_.id != 0) CUKERN_TRY(context_.runtime.find_capture(stream_.handle, &capture));

@@ -43,6 +43,8 @@ public:
     Status launch(const MatmulLaunch &launch) noexcept;
 
 private:
+    Status acquire(std::int64_t bytes, MatmulLaunch *launch) noexcept;
+
     Context &context_;
     const StreamRef stream_;
     const bool by_library_;

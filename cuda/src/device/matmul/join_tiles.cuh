@@ -1,13 +1,14 @@
 // The second kernel of a product whose tiles are shared: adds up their parts.
 //
 // Idea: a thread takes a vector of elements of a tile, and goes through the blocks that have had steps of it, in
-// the order of k. Parts lie in scratch memory as tiles, two a block. Limited by the L2 cache, where they still
+// the order of k. Parts lie in scratch memory as tiles. Limited by the L2 cache, where they still
 // are.
 #pragma once
 
 #include <cstdint>
 
 #include "device/block_size.h"
+#include "device/follow.cuh"
 #ifndef __CUDACC_RTC__
 #include "device/launch_kernel.h"
 #endif
@@ -28,6 +29,7 @@ struct JoinParams {
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) join_tiles_kernel(const __grid_constant__ JoinParams<T> p) {
+    wait_for_kernel_before();
     const TileSchedule &s = p.schedule;
     constexpr int kVector = Vector<T>::kSize;
     const int vectors = s.tile_rows * s.tile_columns / kVector;
@@ -46,7 +48,7 @@ __global__ void __launch_bounds__(kThreads) join_tiles_kernel(const __grid_const
     if (begin <= first && s.share_begin(block + 1) >= end) return;  // one block had all of it
     Vector<T> sum{};
     while (begin < end) {
-        const int part = 2 * block + (begin < first ? 1 : 0);  // what a block ends comes before what it begins
+        const int part = block + shared;
         const auto more =
             reinterpret_cast<const Vector<T> *>(p.parts)[static_cast<std::int64_t>(part) * vectors + index];
 #pragma unroll
@@ -67,7 +69,8 @@ cudaError_t launch_join(const MatmulLaunch &launch, const TileSchedule &schedule
     if (schedule.shared == 0) return cudaSuccess;
     JoinParams<T> p{schedule, static_cast<const T *>(launch.scratch), c, launch.m, launch.n};
     const std::int64_t blocks = schedule.shared * (schedule.tile_elements() / Vector<T>::kSize / kThreads);
-    return launch_kernel<join_tiles_kernel<T>>(static_cast<unsigned>(blocks), kThreads, stream, p);
+    const Grid grid{static_cast<unsigned>(blocks), kThreads, 0, 1, true};
+    return launch_kernel<join_tiles_kernel<T>>(grid, stream, p);
 }
 
 #endif

@@ -24,8 +24,9 @@ struct Cost {
 
 double time_of(const TileSchedule &s, const Cost &cost, double steps) noexcept {
     const double rounds = divided_up(s.whole, s.blocks);
+    const double share = cost.step * (s.share + (s.longer > 0 ? 1 : 0));
     const double parts =
-        s.shared > 0 ? cost.join + cost.part * s.blocks / s.shared + cost.step * (s.share + (s.longer > 0 ? 1 : 0))
+        s.shared > 0 ? cost.join + cost.part * s.blocks / s.shared + s.waves * share + (s.waves - 1) * cost.tile
                      : 0;
     return cost.start + rounds * (cost.tile + cost.step * steps) + parts;
 }
@@ -102,7 +103,7 @@ Choice choose(const MatmulLaunch &launch, const Chip &chip) noexcept {
 bool are_alike(const MatmulLaunch &a, const MatmulLaunch &b) noexcept {
     const auto facts = [](const MatmulLaunch &p) {
         return std::make_tuple(p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.a_transposed, p.b_transposed, p.c_transposed,
-                               p.batch, p.batch_a, p.batch_b, p.batch_c);
+                               p.batch, p.batch_a, p.batch_b, p.batch_c, p.saves_scratch);
     };
     return facts(a) == facts(b);
 }

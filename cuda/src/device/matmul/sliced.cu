@@ -236,13 +236,13 @@ __global__ void __launch_bounds__(Slice<T>::kThreads, Slice<T>::kBlocks)
     matmul_sliced_kernel(const __grid_constant__ SlicedParams<T> p) {
     using S = Slice<T>;
     extern __shared__ __align__(16) unsigned char shared[];
+    let_next_kernel_begin();
     T *const memory = reinterpret_cast<T *>(shared);
     const int warp = static_cast<int>(threadIdx.x) / 32;
     T *const own = memory + warp * p.stages * S::kStage;
     const SharedAddress own_address = shared_address(own);
     constexpr int kStageBytes = S::kStage * S::kSize;
     TileWork work;
-    int part = 2 * static_cast<int>(blockIdx.x);
     const bool is_in_cluster = p.schedule.cluster > 1;
     bool has_more = true;
     if (is_in_cluster)
@@ -294,14 +294,13 @@ __global__ void __launch_bounds__(Slice<T>::kThreads, Slice<T>::kBlocks)
         __syncthreads();
         const bool is_whole = is_in_cluster || work.is_whole(p.schedule);
         T *const c = p.c.data + place.product * p.c.batch + place.row * p.c.row + place.column * p.c.column;
-        T *const sums = p.parts + static_cast<std::int64_t>(part) * S::kSide * S::kSide;
+        T *const sums = p.parts + work.part(p.schedule) * S::kSide * S::kSide;
         // Parts are whole in their rows: they are read as vectors.
         store_sums<T>(
             memory, warps, p.schedule.cluster,
             {is_whole ? c : sums, is_whole ? p.c.row : S::kSide, is_whole ? p.c.column : 1, 0},
             static_cast<int>(min(p.a.rows - place.row, std::int64_t{S::kSide})),
             is_whole ? static_cast<int>(min(p.b.rows - place.column, std::int64_t{S::kSide})) : S::kSide);
-        part += is_whole ? 0 : 1;
         __syncthreads();  // sums have been read where the next slices go
     }
 }

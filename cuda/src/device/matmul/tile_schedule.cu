@@ -21,6 +21,22 @@ void order_tiles(TileSchedule &s) noexcept {
     s.of_steps = divider_by(s.steps);
 }
 
+// Into how many parts sums are cut; 1: they are left. `longest`: the steps of one now; `bytes`: of a tile.
+std::int64_t cuts_for(std::int64_t tiles, std::int64_t steps, std::int64_t longest, std::int64_t blocks,
+                      std::int64_t bytes, const Sharing &sharing) noexcept {
+    constexpr int kMore = 3;
+    constexpr std::int64_t kMostScratch = std::int64_t{128} << 20;
+    if (sharing.cuts == 0 || tiles > sharing.most_tiles * blocks || tiles * steps > kMostTiles) return 1;
+    const std::int64_t most = kMostScratch / (tiles * bytes) - 1;  // a tile has a part more than cuts
+    const std::int64_t least = std::min({std::int64_t{sharing.cuts}, steps / sharing.least_cut, most});
+    const bool is_even = 10 * tiles >= 9 * blocks * divided_up(tiles, blocks);
+    if (least < 2 || longest * least <= steps || (is_even && steps < sharing.least_even)) return 1;
+    std::int64_t best = least;  // by the time that it takes, in tiles
+    for (std::int64_t cuts = least + 1; cuts < std::min(least + kMore, most + 1); ++cuts)
+        if (divided_up(tiles * cuts, blocks) * best < divided_up(tiles * best, blocks) * cuts) best = cuts;
+    return best;
+}
+
 }  // namespace
 
 TileSchedule schedule_tiles(const MatmulLaunch &launch, int rows, int columns, int depth, std::int64_t blocks,
@@ -34,7 +50,7 @@ TileSchedule schedule_tiles(const MatmulLaunch &launch, int rows, int columns, i
     order_tiles(s);
     const std::int64_t tiles = std::int64_t{s.down} * s.across * launch.batch;
     std::int64_t rest = tiles % blocks;
-    const std::int64_t steps = rest * s.steps;
+    std::int64_t steps = rest * s.steps;
     const bool is_worth_it = (blocks - rest) * s.steps > sharing.cost * blocks;
     if (!is_worth_it || steps > kMostTiles) rest = 0;
     std::int64_t used = blocks;
@@ -46,9 +62,18 @@ TileSchedule schedule_tiles(const MatmulLaunch &launch, int rows, int columns, i
         if (used <= rest) rest = 0;
     }
     if (rest == 0) used = std::min(blocks, tiles);
+    const std::int64_t longest = rest < tiles ? s.steps : divided_up(steps, used);
+    if (const std::int64_t cuts =
+            cuts_for(tiles, s.steps, longest, blocks, s.tile_elements() * size_of(launch.type), sharing);
+        cuts > 1) {
+        rest = tiles;
+        steps = tiles * s.steps;
+        used = tiles * cuts;
+    }
     s.whole = static_cast<int>(tiles - rest);
     s.shared = static_cast<int>(rest);
     s.blocks = static_cast<int>(used);
+    s.waves = static_cast<int>(divided_up(used, blocks));
     s.cluster = 1;
     if (rest > 0) {
         s.share = static_cast<int>(steps / used);

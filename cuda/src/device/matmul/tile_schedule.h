@@ -4,7 +4,8 @@
 // left of the tiles is shared among all blocks evenly, by steps along k: each takes a run of steps, which may end
 // one tile and begin the next (M. Osama et al., Stream-K, PPoPP 2023). What a block has of a tile that it shares
 // goes to scratch memory, where a second kernel adds up the parts, in the order of k. A few tiles are shared by a
-// cluster of blocks each, which read each other's shared memory and need no second kernel.
+// cluster of blocks each, which read each other's shared memory and need no second kernel. Long sums of results of
+// some thousand elements a side may be cut among more blocks than run at once: they round less.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +26,17 @@ struct TileSchedule {
     int shared;         // the others
     int share, longer;  // steps of those that a block has; so many blocks have one more
     int blocks;
+    int waves;    // that they run in
     int cluster;  // blocks that share each tile, and add up their parts themselves; else 1
     // By tiles of a product, of a band, rows of a band and of the last one, and by steps.
     Divider of_product, of_band, of_height, of_last_height, of_steps;
 
     std::int64_t tile_elements() const noexcept { return std::int64_t{tile_rows} * tile_columns; }
-    // Of parts, two a block: of the tile that it ends, and of the one that it begins.
-    std::int64_t scratch_elements() const noexcept { return shared == 0 ? 0 : 2 * blocks * tile_elements(); }
+    // Of parts: their number is that of the block and the shared tile, since from a part to the next one of the
+    // two goes on.
+    std::int64_t scratch_elements() const noexcept {
+        return shared == 0 ? 0 : (std::int64_t{blocks} + shared) * tile_elements();
+    }
 
     __host__ __device__ int share_begin(int block) const noexcept {
         return block * share + (block < longer ? block : longer);
@@ -45,9 +50,15 @@ constexpr std::int64_t kMostTiles = std::int64_t{1} << 30;
 #ifndef __CUDACC_RTC__  // which compiles the kernels alone
 
 // How many steps adding up the parts of shared tiles takes as long as, and how many of them a block has at least.
+// Long sums are cut into `cuts` parts or some more, each of `least_cut` steps or more: of up to `most_tiles` a
+// block, and where these keep all blocks busy only those of `least_even` steps or more. 0: they aren't.
 struct Sharing {
     int cost;
     int least;
+    int cuts = 0;
+    int least_cut = 0;
+    int most_tiles = 0;
+    int least_even = 0;
 };
 
 // Tiles of a kernel that takes `depth` of k in a step, of which a device runs `blocks` at once. A batch has to

@@ -63,6 +63,10 @@ struct TileWork {
     }
 
     __device__ __forceinline__ bool is_whole(const TileSchedule &s) const { return step == 0 && end == s.steps; }
+    // Where the part of a shared tile lies in scratch memory, in tiles.
+    __device__ __forceinline__ std::int64_t part(const TileSchedule &s) const {
+        return static_cast<int>(blockIdx.x) + tile - s.whole;
+    }
 
 private:
     int next_step_;

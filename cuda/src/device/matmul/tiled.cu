@@ -5,7 +5,9 @@
 // meanwhile, into other stages of it, also those of the next tile of c. Eight warps multiply a part of the tile
 // each, by fma in registers, or float64 on the tensor cores (warp_product.cuh), and read the fragments of a and b
 // for the next k before they multiply those of this one.
-// Tiles that do not give each block one, and long sums of few, are shared (tile_schedule.h).
+// Tiles that do not give each block one, and long sums of few, are shared (tile_schedule.h). Sums are cut where
+// cuBLAS was seen to cut them, of float64 in about eight parts: the error of one long sum was up to 8 times its
+// own.
 //
 // Tile: 128 x 256 x 16 (float32), 128 x 64 x 16 (float64); 3 stages. From compute capability 8.0 on,
 // which brought asynchronous copies and 99 KiB of shared memory. 2 * m * n * k flops; an element is used 256 and
@@ -109,8 +111,7 @@ struct Inside {
 
 // Stores the sums of a tile: in c, or with others' in scratch memory.
 template <typename T, typename Product>
-__device__ __forceinline__ void store_tile(const TiledParams<T> &p, const TileWork &work, const Product &product,
-                                           int part) {
+__device__ __forceinline__ void store_tile(const TiledParams<T> &p, const TileWork &work, const Product &product) {
     using S = Tile<T>;
     int tile = work.tile;
     asm volatile("" : "+r"(tile));  // found anew, so that it takes no registers meanwhile
@@ -118,7 +119,7 @@ __device__ __forceinline__ void store_tile(const TiledParams<T> &p, const TileWo
     const TilePlace &place = inside.place;
     const bool is_whole = work.is_whole(p.schedule);
     T *const to = is_whole ? p.c.data + place.product * p.c.batch + place.row * p.c.row + place.column
-                           : p.parts + static_cast<std::int64_t>(part) * S::kTileM * S::kTileN;
+                           : p.parts + work.part(p.schedule) * S::kTileM * S::kTileN;
     const std::int64_t row_step = is_whole ? p.c.row : S::kTileN;
     if (p.stores_vectors || !is_whole) {
         product.for_each_vector([&](int row, int column, Vector<T> values) {
@@ -148,6 +149,7 @@ __global__ void __launch_bounds__(Tile<T>::kThreads, 1)
     constexpr int kSteps = S::kTileK / Product::kStep;
     static_assert(kSteps % 2 == 0, "the first step of a tile reads the first of two fragments");
     extern __shared__ __align__(16) unsigned char shared[];
+    let_next_kernel_begin();
     T *const first_stage = reinterpret_cast<T *>(shared);
     TileWork work;
     if (!work.start(p.schedule)) return;
@@ -161,7 +163,6 @@ __global__ void __launch_bounds__(Tile<T>::kThreads, 1)
     __syncthreads();
     product.take(first_stage);
     product.read_first();
-    int part = 2 * static_cast<int>(blockIdx.x);
     for (bool has_more = true; has_more; has_more = work.next(p.schedule)) {
         const bool is_inside = Inside<T>(p, work.tile).has_warp();
         product.clear();
@@ -181,8 +182,7 @@ __global__ void __launch_bounds__(Tile<T>::kThreads, 1)
             product.take(first_stage + stage * S::kStage);
             product.template multiply<1>(0);  // a branch would cost more than this one of kSteps saves
         }
-        if (is_inside) store_tile(p, work, product, part);
-        part += work.is_whole(p.schedule) ? 0 : 1;
+        if (is_inside) store_tile(p, work, product);
     }
 #endif
 }
@@ -192,8 +192,12 @@ __global__ void __launch_bounds__(Tile<T>::kThreads, 1)
 template <typename T>
 TileSchedule schedule_tiled(const MatmulLaunch &launch, const Chip &chip) noexcept {
     using S = Tile<T>;
-    constexpr Sharing kSharing{4, 4};
-    return schedule_tiles(launch, S::kTileM, S::kTileN, S::kTileK, chip.multiprocessors, kSharing);
+    constexpr bool kIsWide = sizeof(T) == 4;
+    constexpr Sharing kSharing{
+        4, 4, kIsWide ? 4 : 6, 512 / S::kTileK, kIsWide ? 2 : 4, kIsWide ? 8192 / S::kTileK : 0};
+    constexpr Sharing kUncut{kSharing.cost, kSharing.least};
+    return schedule_tiles(launch, S::kTileM, S::kTileN, S::kTileK, chip.multiprocessors,
+                          launch.saves_scratch ? kUncut : kSharing);
 }
 
 template <typename T>

@@ -100,6 +100,7 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<F, T, size>)
     columns_kernel(const __grid_constant__ ColumnsParams<T, R, typename F::A> p) {
     using A = typename F::A;
     using V = Loaded<T, size>;
+    let_next_kernel_begin();
     const F f = reducer_of<F>(p.target.finish);
     const int parts = p.target.parts;
     const unsigned block = parts > 1 ? blockIdx.x / parts : blockIdx.x;

@@ -5,6 +5,7 @@
 //   memory; a warp joins those of one result.
 #pragma once
 
+#include "device/follow.cuh"
 #include "device/reduce/plan.h"
 #include "device/shuffle.cuh"
 #include "device/vector.cuh"
@@ -268,6 +269,7 @@ struct CombineParams {
 
 template <typename F, typename R>
 __global__ void __launch_bounds__(kThreads) combine_kernel(const CombineParams<R, F> p) {
+    wait_for_kernel_before();
     const std::int64_t result = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const F f = reducer_of<F>(p.target.finish);
@@ -305,7 +307,8 @@ cudaError_t combine(const ReduceLaunch &launch, const Target<R, typename F::A> &
     using A = typename OfPieces<F>::A;
     CombineParams<R, F> p{target,       launch.kept, static_cast<A *>(launch.joined),
                           launch.slots, launch.slot, launch.first_index};
-    return launch_kernel<combine_kernel<F, R>>(blocks_for(launch.kept * 32), kThreads, stream, p);
+    return launch_kernel<combine_kernel<F, R>>(Grid{blocks_for(launch.kept * 32), kThreads, 0, 1, true}, stream,
+                                               p);
 }
 
 // Results from the partial ones of pieces; `Long`: F with indices of 64 bits.

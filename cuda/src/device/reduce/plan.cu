@@ -101,8 +101,11 @@ ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, Row
            vectors >> p.groups.bits > kInFlight)
         ++p.groups.bits;
     const std::int64_t blocks = divided_up(launch.kept, kThreads >> p.groups.bits);
-    const std::int64_t shares =
-        vectors / (kThreads * row_loads(traits.element_bytes, traits.is_heavy(), true));  // of a segment
+    // Of a segment: with all loads that threads have, or where that leaves multiprocessors idle, with fewer.
+    const std::int64_t most_loads = row_loads(traits.element_bytes, traits.is_heavy(), true);
+    const std::int64_t shares = std::max(
+        vectors / (kThreads * most_loads),
+        std::min(vectors / (kThreads * kInFlight), std::int64_t{kMultiprocessors} / (blocks * p.num_segments)));
     if (p.num_segments == 1) {
         grid.parts = parts_for(launch, traits, kRowBlocks, blocks, shares);
         grid.split = grid.parts > 1;
@@ -115,6 +118,9 @@ ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, Row
         grid.parts = parts_for(launch, traits, kRowBlocks, blocks, p.num_segments / kInFlight);
         p.share = static_cast<int>(divided_up(p.num_segments, grid.parts));
     }
+    // A share at once, if threads have so many loads.
+    if (grid.split)
+        p.loads = static_cast<int>(std::min(divided_up(vectors, std::int64_t{kThreads} * p.share), most_loads));
     // What threads add to an index beyond the end stays below what ReduceLimits leaves.
     static_assert(kRowBlocks * kThreads * row_loads(16, false, true) < 1 << 22);
     grid.blocks = static_cast<unsigned>(blocks * grid.parts);
@@ -162,7 +168,11 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
     p.segment_weight = down_is_last ? static_cast<unsigned>(p.n) : 1;
     if (layout.along_down) {
         p.width_bits = 0;
-        p.height_bits = std::min(kThreadBits, bits_from(divided_up(p.n, kInFlight)));
+        p.height_bits = std::min(kColumnThreadBits, bits_from(divided_up(p.n, kColumnElements)));
+        // Few results: more threads, as long as each has its loads in flight.
+        while (p.height_bits < kThreadBits && launch.kept << p.height_bits < kColumnBlocks * kThreads &&
+               p.n >> p.height_bits > kInFlight)
+            ++p.height_bits;
     } else {
         // Rows of threads where there are enough rows of elements for each to have some loads in flight.
         p.height_bits = tile_height_bits(grid.few, p.n, size * traits.element_bytes);

@@ -36,6 +36,7 @@ struct RowsPlan {
     Dimensions segments;  // the reduced dimensions but for the packed one
     int num_segments;
     int share;  // of the segments, that a group takes; or blocks that share one
+    int loads;  // of each of their threads at a time
     unsigned rows;
     int n;          // elements of a segment
     Groups groups;  // one a row

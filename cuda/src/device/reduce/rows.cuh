@@ -4,7 +4,7 @@
 //   Idea: a group of 8 to 256 threads takes a row by 16-byte vectors, four loads in flight a thread; then shuffles
 //   and shared memory. Groups are as narrow as leaves each thread up to 16 vectors of a row, 32 where it looks for
 //   indices: joining threads takes longer than going on. Of few long rows, blocks take turns along each, or
-//   along each segment, with eight to sixteen loads in flight. What of a row lies before the first whole vector
+//   along each segment, with four to sixteen loads in flight. What of a row lies before the first whole vector
 //   and after the last is taken by elements, which are asked for before all else, but for rows that blocks share,
 //   and used last. Limited by device memory.
 // short_rows_kernel
@@ -76,6 +76,7 @@ __global__ void __launch_bounds__(kThreads, split ? 2 : 0)
     using A = typename F::A;
     constexpr int kSize = Vector<T>::kSize;
     constexpr int kLoads = kRowLoads<F, T, split>;
+    let_next_kernel_begin();
     const Words &bits = p.target.bits;
     const F f = reducer_of<F>(p.target.finish);
     const int pieces = p.target.parts;
@@ -114,8 +115,9 @@ __global__ void __launch_bounds__(kThreads, split ? 2 : 0)
                 if (tail + j * group < tail_end) tail_elements[j] = elements[tail + j * group];
             }
         }
-        const int step = kLoads * group * parts;
-        int v = whole_begin + part * kLoads * group + lane;
+        const int unit = (split ? p.loads : kLoads) * group;  // that the block takes at a time
+        const int step = unit * parts;
+        int v = whole_begin + part * unit + lane;
         const auto take = [&](auto is_there) {
             Words x[kLoads];
 #pragma unroll
@@ -141,9 +143,17 @@ __global__ void __launch_bounds__(kThreads, split ? 2 : 0)
                 join_loads(f, sums, values);
             }
         };
-        for (; v + (kLoads - 1) * group < whole_end; v += step) take([](int) { return true; });
+        // Of rows that blocks share long elements are as fast without this loop, but for variances.
+        if constexpr (!split || sizeof(T) < 4 || is_variance<F>)
+            if (unit == kLoads * group)
+                for (; v + (kLoads - 1) * group < whole_end; v += step) take([](int) { return true; });
         // What is left, at once too; of short rows it is a good part of the work.
-        if constexpr (split || !gives_index<F>) {
+        if constexpr (split) {
+            for (; v < whole_end; v += step) {
+                const int end = min(whole_end, v - lane + unit);
+                take([=](int at) { return at < end; });
+            }
+        } else if constexpr (!gives_index<F>) {
             if (v < whole_end) take([=](int at) { return at < whole_end; });
         } else {
             Words x[kLoads];

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "device/block_size.h"
+
 namespace cukern::cuda {
 
 constexpr int kInFlight = 4;  // loads of a thread before the first is used, where nothing asks for more
@@ -24,7 +26,7 @@ constexpr std::int64_t kMostPartialBytes = 64;   // of one, whatever is computed
 constexpr std::int64_t kLeastShared = 1024;      // elements of a result that blocks may share
 
 // Rows: blocks that share them, 4 for each multiprocessor.
-constexpr std::int64_t kRowBlocks = 528;
+constexpr std::int64_t kRowBlocks = 4 * kMultiprocessors;
 constexpr int kRowSums = 2;       // running results of a thread along a row
 constexpr int kLeastRowBits = 3;  // of the threads that take a row
 // Vectors of a row for each thread, up to which groups stay narrow: joining threads takes longer than going on.
@@ -41,7 +43,11 @@ constexpr std::int64_t kColumnBlocks = 1056;
 // run alone, took sums over axis 0 of (16384, 16384) 3 percent longer in float32 and 4 in bfloat16.
 constexpr std::int64_t kVectorColumnBlocks = 528;
 constexpr int kVectorLoads = 8;
-constexpr std::int64_t kLeastRows = 32;  // that are worth for threads to lie along
+constexpr std::int64_t kLeastRows = 8;  // that are worth for threads to lie along
+// Elements of a column for each thread, up to which few threads lie along it: joining them takes longer than going
+// on.
+constexpr std::int64_t kColumnElements = 16;
+constexpr int kColumnThreadBits = 6;  // of them, where there are results enough
 // Loads of a thread down a column, or down those of a vector. `heavy`: indices and variances.
 constexpr int column_loads(int element_bytes, int size, bool heavy) {
     if (size > 1) return loads_of(element_bytes, kVectorLoads);
