@@ -6,7 +6,7 @@ namespace cukern::cuda {
 
 // In the first kernel: when all of its blocks have come here, or ended, the next one's are launched, if that has
 // been launched as one that follows, by us or by another library.
-__device__ __forceinline__ void let_next_kernel_begin() {
+__device__ inline void let_next_kernel_begin() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
@@ -14,7 +14,7 @@ __device__ __forceinline__ void let_next_kernel_begin() {
 
 // In the next one, before it reads or writes anything: waits for the first one's end and for what it has written.
 // A kernel that was launched as others are doesn't wait.
-__device__ __forceinline__ void wait_for_kernel_before() {
+__device__ inline void wait_for_kernel_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif

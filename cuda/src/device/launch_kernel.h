@@ -33,4 +33,13 @@ cudaError_t launch_kernel(unsigned blocks, unsigned threads, cudaStream_t stream
     return launch_kernel<kernel>(Grid{blocks, threads}, stream, params, prepared);
 }
 
+// The same of a kernel that waits by itself for the one before it (device/follow.cuh).
+template <auto kernel, typename Params>
+cudaError_t launch_following_kernel(unsigned blocks, unsigned threads, cudaStream_t stream,
+                                    Params &params) noexcept {
+    Grid grid{blocks, threads};
+    grid.follows = true;
+    return launch_kernel<kernel>(grid, stream, params);
+}
+
 }  // namespace cukern::cuda

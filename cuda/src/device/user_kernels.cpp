@@ -119,9 +119,12 @@ private:
         name_ = strdup(name);
         std::size_t offset = 0;
         std::size_t size = 0;
-        while (library_functions().parameter_info(kernel_, static_cast<std::size_t>(num_parameters_), &offset,
-                                                  &size) == CUDA_SUCCESS)
+        CUresult result = CUDA_SUCCESS;
+        while ((result = library_functions().parameter_info(kernel_, static_cast<std::size_t>(num_parameters_),
+                                                            &offset, &size)) == CUDA_SUCCESS)
             ++num_parameters_;
+        if (result != CUDA_ERROR_INVALID_VALUE)  // which is behind the last one
+            return check_driver(result, "cuKernelGetParamInfo");
         parameters_ = new (std::nothrow) KernelParameter[static_cast<std::size_t>(num_parameters_) + 1];
         if (name_ == nullptr || parameters_ == nullptr) return no_memory();
         for (int i = 0; i < num_parameters_; ++i) {

@@ -140,7 +140,7 @@ struct MatmulLaunch {
     std::int64_t batch_a, batch_b, batch_c;
     void *workspace;  // of a product by cuBLAS in a capture, of kCublasWorkspaceBytes; null: the stream's own
     void *scratch = nullptr;                   // of a product by a kernel of our own, which says how much it takes
-    bool saves_scratch = false;                // though it costs accuracy
+    bool saves_scratch = false;                // tiles are not shared, which takes longer
     bool c_transposed = false;                 // column-major; only for kernels of our own
     const MatmulEpilogue *epilogue = nullptr;  // only for cuBLAS, and one product
     PreparedKernel *prepared = nullptr;        // as of elementwise launches: out, a, b

@@ -69,8 +69,7 @@ cudaError_t launch_join(const MatmulLaunch &launch, const TileSchedule &schedule
     if (schedule.shared == 0) return cudaSuccess;
     JoinParams<T> p{schedule, static_cast<const T *>(launch.scratch), c, launch.m, launch.n};
     const std::int64_t blocks = schedule.shared * (schedule.tile_elements() / Vector<T>::kSize / kThreads);
-    const Grid grid{static_cast<unsigned>(blocks), kThreads, 0, 1, true};
-    return launch_kernel<join_tiles_kernel<T>>(grid, stream, p);
+    return launch_following_kernel<join_tiles_kernel<T>>(static_cast<unsigned>(blocks), kThreads, stream, p);
 }
 
 #endif

@@ -52,7 +52,7 @@ TileSchedule schedule_tiles(const MatmulLaunch &launch, int rows, int columns, i
     std::int64_t rest = tiles % blocks;
     std::int64_t steps = rest * s.steps;
     const bool is_worth_it = (blocks - rest) * s.steps > sharing.cost * blocks;
-    if (!is_worth_it || steps > kMostTiles) rest = 0;
+    if (!is_worth_it || steps > kMostTiles || launch.saves_scratch) rest = 0;
     std::int64_t used = blocks;
     if (rest > 0 && tiles < blocks) {
         used = std::min(blocks, std::max<std::int64_t>(1, steps / sharing.least));
@@ -63,9 +63,10 @@ TileSchedule schedule_tiles(const MatmulLaunch &launch, int rows, int columns, i
     }
     if (rest == 0) used = std::min(blocks, tiles);
     const std::int64_t longest = rest < tiles ? s.steps : divided_up(steps, used);
-    if (const std::int64_t cuts =
-            cuts_for(tiles, s.steps, longest, blocks, s.tile_elements() * size_of(launch.type), sharing);
-        cuts > 1) {
+    std::int64_t cuts = 1;
+    if (!launch.saves_scratch)
+        cuts = cuts_for(tiles, s.steps, longest, blocks, s.tile_elements() * size_of(launch.type), sharing);
+    if (cuts > 1) {
         rest = tiles;
         steps = tiles * s.steps;
         used = tiles * cuts;

@@ -195,9 +195,7 @@ TileSchedule schedule_tiled(const MatmulLaunch &launch, const Chip &chip) noexce
     constexpr bool kIsWide = sizeof(T) == 4;
     constexpr Sharing kSharing{
         4, 4, kIsWide ? 4 : 6, 512 / S::kTileK, kIsWide ? 2 : 4, kIsWide ? 8192 / S::kTileK : 0};
-    constexpr Sharing kUncut{kSharing.cost, kSharing.least};
-    return schedule_tiles(launch, S::kTileM, S::kTileN, S::kTileK, chip.multiprocessors,
-                          launch.saves_scratch ? kUncut : kSharing);
+    return schedule_tiles(launch, S::kTileM, S::kTileN, S::kTileK, chip.multiprocessors, kSharing);
 }
 
 template <typename T>

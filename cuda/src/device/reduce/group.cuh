@@ -307,8 +307,7 @@ cudaError_t combine(const ReduceLaunch &launch, const Target<R, typename F::A> &
     using A = typename OfPieces<F>::A;
     CombineParams<R, F> p{target,       launch.kept, static_cast<A *>(launch.joined),
                           launch.slots, launch.slot, launch.first_index};
-    return launch_kernel<combine_kernel<F, R>>(Grid{blocks_for(launch.kept * 32), kThreads, 0, 1, true}, stream,
-                                               p);
+    return launch_following_kernel<combine_kernel<F, R>>(blocks_for(launch.kept * 32), kThreads, stream, p);
 }
 
 // Results from the partial ones of pieces; `Long`: F with indices of 64 bits.
