@@ -365,6 +365,37 @@ def nvrtc() -> Iterator[None]:
     yield
 
 
+def test_headers_without_a_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that cuda-pathfinder finds, of NVIDIA's wheels; else those beside the library."""
+    wheels, library = tmp_path / "wheels/include", tmp_path / "other/lib/libnvrtc.so.13"
+    for folder in (wheels, library.parent, tmp_path / "other/include"):
+        folder.mkdir(parents=True)
+    for folder in (wheels, tmp_path / "other/include"):
+        (folder / "cuda_fp16.h").touch()
+    library.touch()
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+
+    class Pathfinder:
+        found: str | None = str(wheels)
+
+        def find_nvidia_header_directory(self, name: str) -> str | None:
+            assert name == "cudart"
+            return self.found
+
+    monkeypatch.setattr(_compile, "_pathfinder", Pathfinder)
+    assert _compile._headers(str(library)) == str(wheels)
+    monkeypatch.setattr(Pathfinder, "found", None)
+    assert _compile._headers(str(library)) == str(tmp_path / "other/include")
+    monkeypatch.delattr(Pathfinder, "find_nvidia_header_directory")  # versions before 1.2
+    assert _compile._headers(str(library)) == str(tmp_path / "other/include")
+    toolkit = tmp_path / "toolkit"
+    (toolkit / "include").mkdir(parents=True)
+    (toolkit / "include/cuda_fp16.h").touch()
+    monkeypatch.setenv("CUDA_HOME", str(toolkit))
+    assert _compile._headers(str(library)) == str(toolkit / "include")
+
+
 @pytest.mark.usefixtures("nvrtc")
 class TestNvrtc:
     def test_compiles(self, cache: Path) -> None:
