@@ -6,7 +6,8 @@ namespace cukern::cuda {
 constexpr int kThreadBits = 8;
 constexpr int kThreads = 1 << kThreadBits;
 
-// Of an H200: from how many blocks on all have work. On other devices what is chosen by it is right, too.
+// Of an H200. Only the choice of kernels, and how work is cut, depend on it: on other devices results are right,
+// and may take longer.
 constexpr int kMultiprocessors = 132;
 
 }  // namespace cukern::cuda

@@ -16,25 +16,27 @@ namespace {
 }
 
 // `extra` is what launch_by_driver gives the driver.
-cudaError_t launch_with_attribute(void *function, const Grid &grid, cudaStream_t stream, void **extra) noexcept {
+cudaError_t launch_with_attributes(void *function, const Grid &grid, cudaStream_t stream, void **extra) noexcept {
     static const auto launch = look_up<decltype(&cuLaunchKernelEx)>("cuLaunchKernelEx");
     if (launch == nullptr) return cudaErrorNotSupported;
-    CUlaunchAttribute attribute{};
-    if (grid.follows) {
-        attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-        attribute.value.programmaticStreamSerializationAllowed = 1;
-    } else {
-        attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-        attribute.value.clusterDim = {grid.cluster, 1, 1};
-    }
+    CUlaunchAttribute attributes[2] = {};
     CUlaunchConfig config{};
+    if (grid.follows) {
+        CUlaunchAttribute &own = attributes[config.numAttrs++];
+        own.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        own.value.programmaticStreamSerializationAllowed = 1;
+    }
+    if (grid.cluster != 1) {
+        CUlaunchAttribute &own = attributes[config.numAttrs++];
+        own.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        own.value.clusterDim = {grid.cluster, 1, 1};
+    }
     config.gridDimX = grid.blocks;
     config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
     config.blockDimX = grid.threads;
     config.sharedMemBytes = grid.shared_bytes;
     config.hStream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
+    config.attrs = attributes;
     return static_cast<cudaError_t>(launch(&config, static_cast<CUfunction>(function), nullptr, extra));
 }
 
@@ -58,7 +60,7 @@ void *driver_function(const char *name, unsigned version) noexcept {
     // One block of memory takes the driver less time than a list of parameters.
     void *buffer[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                       CU_LAUNCH_PARAM_END};
-    if (grid.cluster != 1 || grid.follows) return launch_with_attribute(function, grid, stream, buffer);
+    if (grid.cluster != 1 || grid.follows) return launch_with_attributes(function, grid, stream, buffer);
     return static_cast<cudaError_t>(launch_function()(function, grid.blocks, 1, 1, grid.threads, 1, 1,
                                                       grid.shared_bytes, stream, nullptr, buffer));
 }

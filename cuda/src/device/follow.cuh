@@ -1,5 +1,6 @@
-// A kernel that joins what the one before it has left may be launched before that one ends (programmatic dependent
-// launch, from compute capability 9.0 on; Grid::follows): its blocks are there when the results are.
+// A kernel that joins the results of the one before it may be launched before that one ends (programmatic
+// dependent launch, from compute capability 9.0 on; Grid::follows): its blocks already wait when the results are
+// complete.
 #pragma once
 
 namespace cukern::cuda {

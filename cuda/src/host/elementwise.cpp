@@ -91,35 +91,33 @@ bool has_short_rows(const ElementwiseLaunch &launch) noexcept {
     return launch.ndim > 1 && launch.shape[launch.ndim - 1] <= kShortRow;
 }
 
+// Operands, out too, whose elements neither follow each other along a row nor repeat.
+int count_apart(const ElementwiseLaunch &launch) noexcept {
+    int apart = 0;
+    for (int i = 0; i < launch.num_operands; ++i) {
+        const std::int64_t step = launch.immediate[i] ? 0 : launch.strides[i][launch.ndim - 1];
+        apart += step != 0 && step != 1 ? 1 : 0;
+    }
+    return apart;
+}
+
 // Whether a loop is better given blocks. To pack a second operand, or to spread results, costs most of what is
 // saved, but for shifts.
 bool packs_any(const ElementwiseLaunch &launch, const BlockLoop &loop) noexcept {
-    int apart = 0;
-    bool has_value = false;
-    for (int i = 0; i < launch.num_operands; ++i) {
-        const std::int64_t step = launch.immediate[i] ? 0 : launch.strides[i][launch.ndim - 1];
-        if (step == 0)
-            has_value = true;
-        else if (step != 1)
-            ++apart;
-    }
-    if (apart == 0) return has_value && loop.packs_values;
+    const int apart = count_apart(launch);
+    if (apart == 0 && loop.packs_values)
+        for (int i = 0; i < launch.num_operands; ++i)
+            if (launch.immediate[i] || launch.strides[i][launch.ndim - 1] == 0) return true;
     const bool is_shift = launch.op == Op::bitwise_left_shift || launch.op == Op::bitwise_right_shift;
-    return loop.packs_operands && (apart == 1 || is_shift) &&
+    return apart > 0 && loop.packs_operands && (apart == 1 || is_shift) &&
            (launch.strides[0][launch.ndim - 1] == 1 || is_shift);
 }
 
 // Whether our own loop is better given blocks: it computes bfloat16 by vectors where operands are packed, and else
 // one by one, which takes a maximum nine times as long.
 bool packs_formula(const ElementwiseLaunch &launch, ElementType own) noexcept {
-    const bool is_function = info(launch.op).rule == ResultRule::sized && launch.op != Op::sqrt;
-    if (own != ElementType::bfloat16 || is_function || launch.op == Op::where || launch.count < kFewPacked)
-        return false;
-    for (int i = 0; i < launch.num_operands; ++i) {
-        const std::int64_t step = launch.immediate[i] ? 0 : launch.strides[i][launch.ndim - 1];
-        if (step != 1 && (step != 0 || i == 0)) return true;
-    }
-    return false;
+    return own == ElementType::bfloat16 && vectorises(launch.op, own) && launch.op != Op::where &&
+           launch.count >= kFewPacked && count_apart(launch) > 0;
 }
 
 void run_in_order(const ElementwiseLaunch &launch) noexcept {

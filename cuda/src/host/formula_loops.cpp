@@ -13,18 +13,6 @@
 
 namespace cukern::host {
 
-// Whether loops over packed operands are worth being made: not of what the C library computes one by one, nor
-// where the extension hands over NumPy's loops, which a program in C does without.
-template <typename T>
-constexpr bool vectorises(Op op) noexcept {
-    const OpInfo &row = info(op);
-    const bool is_function = row.rule == ResultRule::sized && op != Op::sqrt && op != Op::copysign;
-    const bool is_ours =
-        std::is_same_v<T, BFloat16> || is_complex<T> || (op == Op::reciprocal && std::is_integral_v<T>);
-    const bool is_numpys = !is_ours && op < Op::copy;
-    return !is_numpys && !is_function && op != Op::pow && op != Op::floor_divide && op != Op::remainder;
-}
-
 // What a loop is given, as NumPy gives it: data and strides in bytes, of out last.
 template <Op op, typename T>
 struct Run {
@@ -49,7 +37,7 @@ void compute_run(const Run<op, T> &r, std::int64_t n) noexcept {
         if constexpr (is_complex<T> && op == Op::square) {
             if (so == 1 && sa == 1) return square_complex(a, out, n);
         }
-        if (vectorises<T>(op) && so == 1 && sa == 1)
+        if (vectorises(op, ElementTypeOf<T>::value) && so == 1 && sa == 1)
             for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i]);
         else
             for (std::int64_t i = 0; i < n; ++i) out[i * so] = evaluate<op>(a[i * sa]);
@@ -67,7 +55,7 @@ void compute_run(const Run<op, T> &r, std::int64_t n) noexcept {
             if (so == 1 && sa == 1 && sb == 0) return scale_complex(a, *b, out, n);
             if (so == 1 && sa == 0 && sb == 1) return scale_complex(b, *a, out, n);
         }
-        if constexpr (!vectorises<T>(op)) {
+        if constexpr (!vectorises(op, ElementTypeOf<T>::value)) {
             for (std::int64_t i = 0; i < n; ++i) out[i * so] = evaluate<op>(a[i * sa], b[i * sb]);
         } else if (so == 1 && sa == 1 && sb == 1) {
             for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i], b[i]);

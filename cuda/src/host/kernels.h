@@ -33,6 +33,16 @@ HostLoop elementwise_loop(Op op, ElementType inputs) noexcept;
 // Copies elements of out's type, or a value; a thread is worth it for `grain` of them.
 void run_copy(const ElementwiseLaunch &launch, std::int64_t grain) noexcept;
 bool is_copied_in_strips(const ElementwiseLaunch &launch) noexcept;
+// Whether a loop of our own over packed operands is worth being made: not of what the C library computes one by
+// one, nor where the extension hands over NumPy's loops, which a program in C does without.
+constexpr bool vectorises(Op op, ElementType type) noexcept {
+    const OpInfo &row = info(op);
+    const bool is_function = row.rule == ResultRule::sized && op != Op::sqrt && op != Op::copysign;
+    const bool is_ours =
+        type == ElementType::bfloat16 || kind_of(type) == 'c' || (op == Op::reciprocal && is_integer(type));
+    const bool is_numpys = !is_ours && op < Op::copy;
+    return !is_numpys && !is_function && op != Op::pow && op != Op::floor_divide && op != Op::remainder;
+}
 // A loop that takes blocks, and what it is to be given packed.
 struct BlockLoop {
     HostLoop loop;

@@ -238,14 +238,6 @@ Status check_algorithm(const Context &context, const MatmulCall &call) noexcept 
     return context.runtime.backend() == Backend::cuda ? open_cublas(nullptr) : CUKERN_OK;
 }
 
-// The part of an operand at indices [begin, end) of the first dimension of a batch.
-TensorView part_of(const TensorView &view, std::int64_t begin, std::int64_t end) noexcept {
-    TensorView part = view;
-    part.data = static_cast<char *>(view.data) + begin * view.strides[0] * size_of(view.type);
-    part.shape[0] = end - begin;
-    return part;
-}
-
 TensorView without_first(const TensorView &view) noexcept {
     TensorView rest = view;
     --rest.ndim;
@@ -294,9 +286,9 @@ Status multiply_staged(const MatmulCall &call, int device, const Launch &launch)
     if (!are_large && product_fits(call, device)) return execute_staged(call, device, Staging::Uses::many, launch);
     const std::int64_t n = out.shape[0];
     for (const auto &[begin, end] : {std::pair{std::int64_t{0}, n / 2}, std::pair{n / 2, n}}) {
-        views[0] = part_of(*call.inputs[0], begin, end);
-        views[1] = part_of(*call.inputs[1], begin, end);
-        views[2] = part_of(out, begin, end);
+        views[0] = part_along(*call.inputs[0], 0, begin, end);
+        views[1] = part_along(*call.inputs[1], 0, begin, end);
+        views[2] = part_along(out, 0, begin, end);
         CUKERN_TRY(multiply_staged(part, device, launch));
     }
     return CUKERN_OK;
@@ -342,15 +334,13 @@ ElementType computed_in(Context &context, const MatmulCall &call) noexcept {
 bool product_fits(const MatmulCall &call, int device) noexcept {
     Context *context = nullptr;
     if (cukern::context(&context) != CUKERN_OK) return true;  // which will be told
-    if (device < 0 && context->runtime.current_device(&device) != CUKERN_OK) return true;
-    const DeviceGuard guard(context->runtime, device);
     const ElementType compute = computed_in(*context, call);
     std::int64_t needed = 0;
     for (const TensorView *view : {call.inputs[0], call.inputs[1], call.out}) {
         const bool is_converted = as_type(*view, compute).type != compute;
         needed += bytes_of(*view) + (is_converted ? count_of(*view) * size_of(compute) : 0);
     }
-    return needed <= device_budget(*context, device, needed);
+    return fits_in_budget(*context, device, needed);
 }
 
 Status multiply(Context &context, const MatmulCall &call, const StreamRef &stream) noexcept {

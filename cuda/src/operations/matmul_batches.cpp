@@ -211,15 +211,13 @@ private:
 bool fits_in_slots(const MatmulCall &call, int device, std::int64_t each) noexcept {
     Context *context = nullptr;
     if (cukern::context(&context) != CUKERN_OK) return true;  // which will be told
-    if (device < 0 && context->runtime.current_device(&device) != CUKERN_OK) return true;
-    const DeviceGuard guard(context->runtime, device);
     const ElementType compute = computed_in(*context, call);
     std::int64_t needed = kSlots * each;
     for (int i = 0; i < kArrays; ++i) {
         const TensorView &view = array_of(call, i);
         if (view.type != compute) needed += matrix_bytes(view) / size_of(view.type) * size_of(compute);
     }
-    return needed <= device_budget(*context, device, needed);
+    return fits_in_budget(*context, device, needed);
 }
 
 }  // namespace

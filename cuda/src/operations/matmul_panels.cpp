@@ -10,8 +10,9 @@
 
 #include "operations/device_budget.h"
 #include "operations/matmul.h"
-#include "operations/matmul_ranges.h"
 #include "operations/panel_schedule.h"
+#include "operations/partial_results.h"
+#include "plan/layout.h"
 #include "transfer/bulk_copy.h"
 #include "transfer/pipeline.h"
 
@@ -223,8 +224,7 @@ private:
         TensorView view = matrix(side);
         const auto cut = [&](int axis, const std::vector<std::int64_t> &bounds, int panel) {
             const std::int64_t *const at = bounds.data() + panel;
-            view.data = static_cast<char *>(view.data) + at[0] * view.strides[axis] * size_of(view.type);
-            view.shape[axis] = at[1] - at[0];
+            view = part_along(view, axis, at[0], at[1]);
         };
         if (side != Side::b) cut(0, schedule_.row_bounds, row);
         if (side != Side::a) cut(1, schedule_.column_bounds, column);

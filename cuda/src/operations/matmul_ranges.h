@@ -7,11 +7,6 @@
 
 namespace cukern {
 
-// What the sums of ranges are of.
-constexpr ElementType type_of_sums(ElementType compute) {
-    return is_floating(compute) && size_of(compute) == 2 ? ElementType::float32 : compute;
-}
-
 // Cuts k into ranges of at most `longest`. Returns when `out` holds the product, which is written at the end; it
 // takes twice as much of the host's memory besides. Without that it returns CUKERN_OUT_OF_MEMORY.
 Status matmul_in_ranges(const MatmulCall &call, int device, std::int64_t longest) noexcept;

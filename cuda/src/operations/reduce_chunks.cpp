@@ -10,7 +10,7 @@
 
 #include "memory/transfer_options.h"
 #include "operations/device_budget.h"
-#include "operations/host_buffer.h"
+#include "operations/partial_results.h"
 #include "plan/layout.h"
 #include "transfer/packing.h"
 #include "transfer/pipeline.h"
@@ -26,16 +26,10 @@ constexpr std::int64_t kLeastRun = 256;      // elements that lie beside each ot
 
 std::int64_t aligned(std::int64_t bytes) noexcept { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// What comes between is not rounded to 16 bits.
-ElementType type_between(const ReduceCall &call) noexcept {
-    const ElementType type = widened(call);
-    return is_floating(type) && kind_of(type) != 'c' && size_of(type) == 2 ? ElementType::float32 : type;
-}
-
 class Boxes final : public ChunkedWork {
 public:
     explicit Boxes(const ReduceCall &call, Context &context) noexcept : call_(call), context_(context) {
-        const ElementType type = type_between(call);
+        const ElementType type = type_of_sums(widened(call));
         if (gives_index(call.op)) {
             add_part(call.op, call.compute);
             add_part(call.op == Op::argmax ? Op::max : Op::min, call.inputs[0]->type);
@@ -268,15 +262,7 @@ private:
         CUKERN_TRY(join_part(processor, parts_[0], parts_[0].op, parts_[0].compute, memory, &joined));
         if (call_.op == Op::mean) {
             const TensorView count = number(joined.type, {static_cast<double>(reduced_count()), 0});
-            ElementwiseCall divide;
-            divide.op = Op::divide;
-            divide.compute = joined.type;
-            divide.inputs[0] = &joined;
-            divide.inputs[1] = &count;
-            divide.out = &joined;
-            ElementwiseLaunch launch;
-            plan_elementwise(divide, &launch);
-            CUKERN_TRY(processor.runtime.launch_elementwise(launch, nullptr));
+            CUKERN_TRY(change_on(processor, Op::divide, joined, count));
         }
         return store(processor, joined);
     }

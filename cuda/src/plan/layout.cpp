@@ -212,4 +212,11 @@ TensorView packed_like(const TensorView &view, ElementType type, void *data) noe
     return packed;
 }
 
+TensorView part_along(const TensorView &view, int axis, std::int64_t begin, std::int64_t end) noexcept {
+    TensorView part = view;
+    part.data = static_cast<char *>(view.data) + begin * view.strides[axis] * size_of(view.type);
+    part.shape[axis] = end - begin;
+    return part;
+}
+
 }  // namespace cukern

@@ -19,6 +19,9 @@ bool is_dense(const TensorView &view, const void **first) noexcept;
 // A C-contiguous view of `view`'s shape over other memory.
 TensorView packed_like(const TensorView &view, ElementType type, void *data) noexcept;
 
+// The part of a view at indices [begin, end) of one of its dimensions.
+TensorView part_along(const TensorView &view, int axis, std::int64_t begin, std::int64_t end) noexcept;
+
 // Copies elements [begin, end) in C order between a strided view and packed memory.
 void gather(const TensorView &view, std::int64_t begin, std::int64_t end, void *packed) noexcept;
 void scatter(const TensorView &view, std::int64_t begin, std::int64_t end, const void *packed) noexcept;

@@ -42,8 +42,8 @@ bool begins_at_vectors(const ElementwiseLaunch &launch, int operand) noexcept {
 
 // Whether broadcast_kernel takes most vectors of the operands that are not packed as vectors: rows end where
 // vectors do, or are so long that few of a warp's reach into the next row, and their elements lie side by side, or
-// repeat. What it takes one by one costs twice as many instructions as in strided_kernel. Where a vector is of two
-// elements and a result of a byte, vectors gain less than rows that don't begin at one cost.
+// repeat. What it takes one by one costs twice as many instructions as in strided_kernel. Vectors of
+// two elements, with results of one byte, are slower than single elements if rows don't begin at a vector.
 template <typename T, typename R>
 bool has_vectors(const ElementwiseLaunch &launch) noexcept {
     constexpr int kSize = Vector<T>::kSize;

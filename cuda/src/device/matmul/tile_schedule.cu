@@ -23,14 +23,14 @@ void order_tiles(TileSchedule &s) noexcept {
 
 // Into how many parts sums are cut; 1: they are left. `longest`: the steps of one now; `bytes`: of a tile.
 std::int64_t cuts_for(std::int64_t tiles, std::int64_t steps, std::int64_t longest, std::int64_t blocks,
-                      std::int64_t bytes, const Sharing &sharing) noexcept {
+                      std::int64_t bytes, const Cuts &asked) noexcept {
     constexpr int kMore = 3;
     constexpr std::int64_t kMostScratch = std::int64_t{128} << 20;
-    if (sharing.cuts == 0 || tiles > sharing.most_tiles * blocks || tiles * steps > kMostTiles) return 1;
+    if (asked.parts == 0 || tiles > asked.most_tiles * blocks || tiles * steps > kMostTiles) return 1;
     const std::int64_t most = kMostScratch / (tiles * bytes) - 1;  // a tile has a part more than cuts
-    const std::int64_t least = std::min({std::int64_t{sharing.cuts}, steps / sharing.least_cut, most});
+    const std::int64_t least = std::min({std::int64_t{asked.parts}, steps / asked.least_steps, most});
     const bool is_even = 10 * tiles >= 9 * blocks * divided_up(tiles, blocks);
-    if (least < 2 || longest * least <= steps || (is_even && steps < sharing.least_even)) return 1;
+    if (least < 2 || longest * least <= steps || (is_even && steps < asked.least_even)) return 1;
     std::int64_t best = least;  // by the time that it takes, in tiles
     for (std::int64_t cuts = least + 1; cuts < std::min(least + kMore, most + 1); ++cuts)
         if (divided_up(tiles * cuts, blocks) * best < divided_up(tiles * best, blocks) * cuts) best = cuts;
@@ -65,7 +65,7 @@ TileSchedule schedule_tiles(const MatmulLaunch &launch, int rows, int columns, i
     const std::int64_t longest = rest < tiles ? s.steps : divided_up(steps, used);
     std::int64_t cuts = 1;
     if (!launch.saves_scratch)
-        cuts = cuts_for(tiles, s.steps, longest, blocks, s.tile_elements() * size_of(launch.type), sharing);
+        cuts = cuts_for(tiles, s.steps, longest, blocks, s.tile_elements() * size_of(launch.type), sharing.cuts);
     if (cuts > 1) {
         rest = tiles;
         steps = tiles * s.steps;

@@ -32,8 +32,8 @@ struct TileSchedule {
     Divider of_product, of_band, of_height, of_last_height, of_steps;
 
     std::int64_t tile_elements() const noexcept { return std::int64_t{tile_rows} * tile_columns; }
-    // Of parts: their number is that of the block and the shared tile, since from a part to the next one of the
-    // two goes on.
+    // The part that a block has of a shared tile has the sum of both numbers for its own: from one part to the
+    // next, the block or the tile changes.
     std::int64_t scratch_elements() const noexcept {
         return shared == 0 ? 0 : (std::int64_t{blocks} + shared) * tile_elements();
     }
@@ -49,16 +49,19 @@ constexpr std::int64_t kMostTiles = std::int64_t{1} << 30;
 
 #ifndef __CUDACC_RTC__  // which compiles the kernels alone
 
+// Which long sums are cut among more blocks than run at once.
+struct Cuts {
+    int parts = 0;        // at least, or some more; 0: no sums are cut
+    int least_steps = 0;  // of a part
+    int most_tiles = 0;   // of the product, for each block that runs at once
+    int least_even = 0;   // steps of a sum where the tiles keep all of these blocks busy as it is
+};
+
 // How many steps adding up the parts of shared tiles takes as long as, and how many of them a block has at least.
-// Long sums are cut into `cuts` parts or some more, each of `least_cut` steps or more: of up to `most_tiles` a
-// block, and where these keep all blocks busy only those of `least_even` steps or more. 0: they aren't.
 struct Sharing {
     int cost;
     int least;
-    int cuts = 0;
-    int least_cut = 0;
-    int most_tiles = 0;
-    int least_even = 0;
+    Cuts cuts = {};
 };
 
 // Tiles of a kernel that takes `depth` of k in a step, of which a device runs `blocks` at once. A batch has to

@@ -192,9 +192,10 @@ __global__ void __launch_bounds__(Tile<T>::kThreads, 1)
 template <typename T>
 TileSchedule schedule_tiled(const MatmulLaunch &launch, const Chip &chip) noexcept {
     using S = Tile<T>;
-    constexpr bool kIsWide = sizeof(T) == 4;
-    constexpr Sharing kSharing{
-        4, 4, kIsWide ? 4 : 6, 512 / S::kTileK, kIsWide ? 2 : 4, kIsWide ? 8192 / S::kTileK : 0};
+    constexpr int kLeastSteps = 512 / S::kTileK;
+    constexpr int kLeastEven = 8192 / S::kTileK;
+    constexpr Cuts kCuts = S::kIsWide ? Cuts{4, kLeastSteps, 2, kLeastEven} : Cuts{6, kLeastSteps, 4, 0};
+    constexpr Sharing kSharing{4, 4, kCuts};
     return schedule_tiles(launch, S::kTileM, S::kTileN, S::kTileK, chip.multiprocessors, kSharing);
 }
 
