@@ -102,6 +102,26 @@ def test_pinned_arrays(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("backend", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
+def test_shapes_of_pinned_arrays() -> None:
+    for shape in (3, np.int64(3), (2, np.int8(3)), [2, 3], np.array([2, 3]), (), range(2, 4)):
+        assert cukern.empty_pinned(shape).shape == np.empty(shape).shape  # type: ignore[arg-type]
+    for bad in (2.0, "x", None, {1}, (2, 1.5), np.array([1.5])):
+        with pytest.raises(TypeError, match=r"empty_pinned: shape must be an int or a sequence of ints, got \w+"):
+            cukern.empty_pinned(bad)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="maximum supported dimension"):
+        cukern.zeros_pinned((1,) * 100)
+
+    class Interrupted:
+        def __len__(self) -> int:
+            return 1
+
+        def __getitem__(self, i: int) -> int:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cukern.zeros_pinned(Interrupted())  # type: ignore[arg-type]
+
+
 def test_others_know_that_it_is_pinned() -> None:
     torch = pytest.importorskip("torch")
     torch.cuda.init()  # before, it takes no memory to be pinned

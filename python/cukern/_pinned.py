@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from types import TracebackType
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from . import _cukern
+
+MOST_DIMENSIONS = 64  # that NumPy has
 
 
 class pinned_allocator:
@@ -81,9 +84,23 @@ def zeros_pinned(shape: int | tuple[int, ...], dtype: Any = float, order: Any = 
     return _warned("zeros_pinned", np.zeros, shape, dtype, order)
 
 
-def _warned(name: str, make: Any, *arguments: Any) -> np.ndarray[Any, Any]:
+def _lengths(name: str, shape: Any) -> Any:
+    """Return a shape as ints. NumPy would swallow what an object's own code raises, an interrupt too."""
+    if isinstance(shape, int):
+        return shape
+    try:
+        if hasattr(type(shape), "__index__"):
+            return operator.index(shape)
+        return tuple(operator.index(shape[i]) for i in range(min(len(shape), MOST_DIMENSIONS + 1)))
+    except TypeError:
+        message = f"{name}: shape must be an int or a sequence of ints, got {type(shape).__name__}"
+        raise TypeError(message) from None
+
+
+def _warned(name: str, make: Any, shape: Any, *arguments: Any) -> np.ndarray[Any, Any]:
+    lengths = _lengths(name, shape)
     with pinned_allocator():
-        array: np.ndarray[Any, Any] = make(*arguments)
+        array: np.ndarray[Any, Any] = make(lengths, *arguments)
     if not _cukern._is_from_pool(array):
         warnings.warn(
             f"{name}: no pinned memory is left, or its limit is reached (see set_pinned_limit): "
