@@ -86,11 +86,11 @@ def zeros_pinned(shape: int | tuple[int, ...], dtype: Any = float, order: Any = 
 
 def _lengths(name: str, shape: Any) -> Any:
     """Return a shape as ints. NumPy would swallow what an object's own code raises, an interrupt too."""
-    if isinstance(shape, int):
-        return shape
     try:
-        if hasattr(type(shape), "__index__"):
-            return operator.index(shape)
+        return operator.index(shape)
+    except TypeError:  # which an ndarray of several lengths raises, too
+        pass
+    try:
         return tuple(operator.index(shape[i]) for i in range(min(len(shape), MOST_DIMENSIONS + 1)))
     except TypeError:
         message = f"{name}: shape must be an int or a sequence of ints, got {type(shape).__name__}"
