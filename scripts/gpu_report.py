@@ -59,6 +59,7 @@ ALONE = {
     "test_memory_limits",
     "test_package",
     "test_report",
+    "test_workspaces",
 }
 
 # For the tools that follow every access to memory: at least one test a kernel template.

@@ -65,9 +65,9 @@ def test_axes(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes(name: str, dtype: str, rng: np.random.Generator) -> None:
     """Sizes at which kernels change their ways: short lines, many lines beside each other, lines of many parts."""
-    shapes = [(1023,), (1025,), (3, 2049), (5000, 3), (3, 5000), (40_000,), (1100, 40)]
+    shapes = [(1023,), (1025,), (3, 2049), (5000, 3), (3, 5000), (40_000,), (1100, 40), (70, 4100)]
     if not SMALL:
-        shapes += [(300_001,), (2, 70_000), (4097, 40), (2, 3, 5001), (3, 40_000, 2)]
+        shapes += [(300_001,), (2, 70_000), (4097, 40), (2, 131, 2500), (2, 3, 5001), (3, 40_000, 2)]
     for shape in shapes:
         for axis in range(len(shape)):
             a = rng.integers(-4, 5, shape).astype(dtype)

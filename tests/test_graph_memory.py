@@ -73,7 +73,7 @@ def test_a_product_outlives_its_stream() -> None:
         cukern.matmul_cublas(a, a, out=out, stream=stream)
     graph.stream = stream = None
     gc.collect()
-    others = [cukern.Stream() for _ in range(18)]  # more than there are handles
+    others = [cukern.Stream() for _ in range(18)]  # more than workspaces that are kept
     for other in others:
         cukern.matmul_cublas(a, a, stream=other)
     cukern.empty_cache()
@@ -290,7 +290,7 @@ def test_memory_of_a_captured_stream_cannot_be_waited_for() -> None:
 def test_a_captured_product_on_one_stream_too_many() -> None:
     a = cukern.asarray(random((256, 256)))
     out, wanted = cukern.zeros_like(a), cukern.asnumpy(cukern.matmul_cublas(a, a))
-    streams = [cukern.Stream() for _ in range(16)]  # as many handles as are kept
+    streams = [cukern.Stream() for _ in range(16)]  # as many workspaces as are kept
     for stream in streams:
         cukern.matmul_cublas(a, a, out=out, stream=stream)
     graph = Graph()

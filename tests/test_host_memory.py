@@ -102,7 +102,17 @@ def test_pinned_arrays(dtype: str) -> None:
 
 
 def test_shapes_of_pinned_arrays() -> None:
-    for shape in (3, np.int64(3), (2, np.int8(3)), [2, 3], np.array([2, 3]), (), range(2, 4), np.array(2), np.array([5])):
+    for shape in (
+        3,
+        np.int64(3),
+        (2, np.int8(3)),
+        [2, 3],
+        np.array([2, 3]),
+        (),
+        range(2, 4),
+        np.array(2),
+        np.array([5]),
+    ):
         assert cukern.empty_pinned(shape).shape == np.empty(shape).shape  # type: ignore[arg-type]
     for bad in (2.0, "x", None, {1}, (2, 1.5), np.array([1.5])):
         with pytest.raises(TypeError, match=r"empty_pinned: shape must be an int or a sequence of ints, got \w+"):

@@ -7,6 +7,7 @@
 #include "memory/block_pool.h"
 #include "memory/graph_blocks.h"
 #include "memory/staging_lanes.h"
+#include "memory/workspaces.h"
 #include "runtime/runtime.h"
 #include "streams/event_pool.h"
 
@@ -18,8 +19,8 @@ int fork_generation() noexcept;
 
 struct Context {
     explicit Context(Runtime &r) noexcept
-        : runtime(r), events(r), blocks(r, events), graph_blocks(r, blocks), lanes(r, blocks) {
-        blocks.set_spares([](void *owner) { Storage::release_spares(static_cast<Context *>(owner)); }, this);
+        : runtime(r), events(r), blocks(r, events), graph_blocks(r, blocks), lanes(r, blocks), workspaces(blocks) {
+        blocks.set_spares([](void *owner) { static_cast<Context *>(owner)->give_spares_back(); }, this);
         blocks.set_reserve([](void *pool) { return static_cast<StagingLanes *>(pool)->trim(); }, &lanes);
     }
     Runtime &runtime;
@@ -27,10 +28,17 @@ struct Context {
     BlockPool blocks;
     GraphBlocks graph_blocks;
     StagingLanes lanes;
+    Workspaces workspaces;
     const int generation = fork_generation();  // of the process that made it
     // Storages that were given up, with their blocks, each for the next call that asks for as much.
     static constexpr int kSpares = 32;
     std::atomic<Storage *> spares[kSpares] = {};
+
+private:
+    void give_spares_back() noexcept {
+        Storage::release_spares(this);
+        workspaces.give_back();
+    }
 };
 
 // That of the back-end in use; null until one is chosen.

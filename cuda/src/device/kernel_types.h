@@ -44,6 +44,7 @@ constexpr int strided_elements(int size) { return size <= 8 ? 4 : 2; }
 constexpr ElementType stored_type(Op op, ElementType type) {
     switch (op) {
         case Op::sum:
+        case Op::mean:
         case Op::prod: return type == ElementType::int64 ? ElementType::uint64 : type;
         case Op::any:
         case Op::all: return type == ElementType::complex128 ? type : type_of('u', size_of(type));
@@ -56,6 +57,7 @@ constexpr ElementType stored_type(Op op, ElementType type) {
 }
 constexpr bool has_stored_kernel(Op op, ElementType type) {
     if (info(op).rule == ResultRule::variance) return is_floating(type) || kind_of(type) == 'c';
+    if (op == Op::mean) return type == ElementType::uint64;  // others are sums, divided at the end
     return stored_type(op, type) == type && (type != ElementType::bool_ || op != Op::max);
 }
 

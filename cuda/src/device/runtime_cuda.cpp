@@ -168,7 +168,7 @@ protected:
     }
     void do_destroy_stream(Stream stream) noexcept override {
         const cuda::AnyContext any;
-        cuda::cublas_forget(*this, stream);
+        cuda::cublas_forget(stream);
         quiet(cudaStreamDestroy(native(stream)));
     }
     void do_destroy_event(Event event) noexcept override {
@@ -288,7 +288,7 @@ protected:
     }
 
     Status do_launch_cublas(const MatmulLaunch &launch, int device, Stream stream) noexcept override {
-        return cuda::cublas_gemm(*this, launch, device, stream);
+        return cuda::cublas_gemm(launch, device, stream);
     }
 
 private:

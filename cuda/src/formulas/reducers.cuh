@@ -52,8 +52,9 @@ struct Finish {
     double factor = 1;   // of a variance: the squares' part that it is
     bool root = false;   // of a variance
     bool product = false;
-    bool all = false;   // whether all elements are nonzero, instead of any
-    bool wide = false;  // results are of the type that 16-bit floats are added up in
+    bool all = false;        // whether all elements are nonzero, instead of any
+    bool wide = false;       // results are of the type that 16-bit floats are added up in
+    bool is_signed = false;  // of a mean of integers
 };
 
 template <typename T>
@@ -76,6 +77,22 @@ struct SumReducer {
         return returned<R>(sum);
     }
 };
+// Means of integers whose sum 64 bits may not hold: in float64, whose bits an R has.
+struct WideMean {
+    using A = double;
+    bool is_signed;
+
+    CUKERN_HD static A identity() { return 0; }
+    CUKERN_HD A of(std::uint64_t element, std::int64_t) const {
+        return is_signed ? static_cast<A>(static_cast<std::int64_t>(element)) : static_cast<A>(element);
+    }
+    CUKERN_HD static A join(A a, A b) { return a + b; }
+    template <typename R>
+    CUKERN_HD static R result(A sum, const Finish &finish) {
+        return bit_cast<R>(sum / finish.divisor);
+    }
+};
+
 template <typename T>
 struct Reducer<Op::sum, T> : SumReducer<T> {};
 template <typename T>
@@ -335,7 +352,8 @@ struct Reducer<Op::argmax, T> : IndexReducer<T, true, std::int64_t> {};
 template <typename T>
 struct Reducer<Op::argmin, T> : IndexReducer<T, false, std::int64_t> {};
 
-// What kernels reduce by: sums and products by one, and of fewer than 2**31 elements indices half as wide.
+// What kernels reduce by: sums and products by one, means of integers of 64 bits, and of fewer than 2**31 elements
+// indices half as wide.
 template <Op op, typename T>
 struct InKernel {
     using type = Reducer<op, T>;
@@ -343,6 +361,10 @@ struct InKernel {
 template <typename T>
 struct InKernel<Op::sum, T> {
     using type = SumOrProduct<T>;
+};
+template <>
+struct InKernel<Op::mean, std::uint64_t> {
+    using type = WideMean;
 };
 template <typename T>
 struct InKernel<Op::argmax, T> {

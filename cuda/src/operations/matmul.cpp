@@ -33,7 +33,8 @@ bool is_short(ElementType type) noexcept { return is_floating(type) && size_of(t
 // Up to which k our own kernels take a product no longer than cuBLAS. `longest` is by the logarithms of rows and
 // columns of c, to base 2 and rounded up, and gives the logarithm of k; -1: for no k. Most of cuBLAS's time for a
 // small product is that of the call.
-constexpr int kSides = 11;
+constexpr int kSides = 15;
+constexpr int kSidesOfBatches = 11;  // for which the rows of all products are one side
 struct OwnProducts {
     ElementType type;
     std::int8_t longest[kSides][kSides];
@@ -47,9 +48,10 @@ bool is_for_own_kernels(const MatmulCall &call) noexcept {
     for (int d = 0; d < call.out->ndim - 2; ++d) products *= call.out->shape[d];
     const int rows = bits_from(rows_of(call) * products);
     const int columns = bits_from(columns_of(call));
+    const int sides = products == 1 ? kSides : kSidesOfBatches;
+    if (rows >= sides || columns >= sides) return false;
     for (const OwnProducts &own : kOwnProducts)
-        if (own.type == call.compute)
-            return rows < kSides && columns < kSides && bits_from(depth_of(call)) <= own.longest[rows][columns];
+        if (own.type == call.compute) return bits_from(depth_of(call)) <= own.longest[rows][columns];
     return false;
 }
 
@@ -252,10 +254,11 @@ TensorView without_first(const TensorView &view) noexcept {
 Status multiply_in_parts(const MatmulCall &call, int device) noexcept {
     std::int64_t longest = 0;
     CUKERN_TRY(longest_sum(call, device, &longest));
-    if (longest > 0 && longest < depth_of(call)) {
-        const Status status = matmul_in_ranges(call, device, longest);
-        if (status != CUKERN_OUT_OF_MEMORY) return status;
-    }
+    // What is lost between blocks and what cuBLAS needs may leave too little memory: shorter sums take less.
+    constexpr int kMostTries = 4;
+    for (int i = 0; i < kMostTries && longest > 0 && longest < depth_of(call); ++i, longest /= 2)
+        if (const Status status = matmul_in_ranges(call, device, longest); status != CUKERN_OUT_OF_MEMORY)
+            return status;
     bool untouched = true;
     const Status status = matmul_in_panels(call, device, &untouched);
     if (status != CUKERN_OK && !untouched) add_to_message("; the result may have been written in part");

@@ -83,7 +83,6 @@ Status ProductLauncher::acquire(std::int64_t bytes, MatmulLaunch *launch) noexce
     return CUKERN_OK;
 }
 
-// A graph has a workspace of its own.
 Status ProductLauncher::prepare(MatmulLaunch *launch) noexcept {
     if (!by_library_) {
         std::int64_t bytes = 0;
@@ -94,11 +93,18 @@ Status ProductLauncher::prepare(MatmulLaunch *launch) noexcept {
         CUKERN_TRY(context_.runtime.matmul_scratch(*launch, &bytes));
         return acquire(bytes, launch);
     }
+    if (context_.runtime.backend() == Backend::host) return CUKERN_OK;
     Capture capture;
     if (stream_.id != 0) CUKERN_TRY(context_.runtime.find_capture(stream_.handle, &capture));
-    if (!capture.is_active) return CUKERN_OK;
-    CUKERN_TRY(memory_.acquire(context_, kCublasWorkspaceBytes, stream_));
-    launch->workspace = memory_.data();
+    if (capture.is_active) {  // a graph has one of its own
+        CUKERN_TRY(memory_.acquire(context_, kCublasWorkspaceBytes, stream_));
+        launch->workspace = memory_.data();
+        launch->workspace_bytes = kCublasWorkspaceBytes;
+        return CUKERN_OK;
+    }
+    CUKERN_TRY(context_.workspaces.begin(stream_, &workspace_));
+    launch->workspace = workspace_.data();
+    launch->workspace_bytes = workspace_.bytes();
     return CUKERN_OK;
 }
 
@@ -106,7 +112,7 @@ Status ProductLauncher::launch(const MatmulLaunch &launch) noexcept {
     if (!by_library_) return context_.runtime.launch_matmul(launch, stream_.handle);
     const Status status = context_.runtime.launch_cublas(launch, stream_.device, stream_.handle);
     if (status != CUKERN_OUT_OF_MEMORY) return status;
-    context_.blocks.trim();  // the first product on a stream allocates a workspace
+    context_.blocks.trim();  // cuBLAS allocates memory of its own for the first product on a device
     return context_.runtime.launch_cublas(launch, stream_.device, stream_.handle);
 }
 

@@ -32,7 +32,7 @@ private:
     bool is_transposed_ = false;
 };
 
-// What the launches of one product share: the memory that kernels need beside operands.
+// What the launches of one product share: the memory that they need beside operands.
 class ProductLauncher {
 public:
     // By cuBLAS, on the processor by NumPy's BLAS, or by kernels of our own.
@@ -49,6 +49,7 @@ private:
     const StreamRef stream_;
     const bool by_library_;
     ScratchBuffer memory_;
+    Workspaces::Use workspace_;
 };
 
 }  // namespace cukern

@@ -138,15 +138,13 @@ struct MatmulLaunch {
     std::int64_t ldc;
     std::int64_t batch;  // products, from each to the next so many elements
     std::int64_t batch_a, batch_b, batch_c;
-    void *workspace;  // of a product by cuBLAS in a capture, of kCublasWorkspaceBytes; null: the stream's own
+    void *workspace = nullptr;  // of a product by cuBLAS
+    std::size_t workspace_bytes = 0;
     void *scratch = nullptr;                   // of a product by a kernel of our own, which says how much it takes
     bool saves_scratch = false;                // tiles are not shared, which takes longer
     bool c_transposed = false;                 // column-major; only for kernels of our own
     const MatmulEpilogue *epilogue = nullptr;  // only for cuBLAS, and one product
     PreparedKernel *prepared = nullptr;        // as of elementwise launches: out, a, b
 };
-
-// Hopper's kernels ask for 32 MiB; cuBLAS's own default is the same.
-constexpr std::size_t kCublasWorkspaceBytes = std::size_t{32} << 20;
 
 }  // namespace cukern

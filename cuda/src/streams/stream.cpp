@@ -89,7 +89,7 @@ bool defer(OwnedStream *stream) noexcept {
 
 void OwnedStream::release() noexcept {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    // It may be part of the capture, and cuBLAS, whose handle goes with it, waits for the device.
+    // It may be part of the capture.
     if (any_graph_captured() && generation_ == fork_generation() && defer(this)) return;
     destroy();
 }
@@ -97,7 +97,8 @@ void OwnedStream::release() noexcept {
 void OwnedStream::destroy() noexcept {
     if (generation_ == fork_generation()) {
         const DeviceGuard guard(context_->runtime, device_);
-        context_->blocks.forget_stream({handle_, id_, this, device_});
+        context_->workspaces.forget_stream(ref());
+        context_->blocks.forget_stream(ref());
         context_->runtime.destroy_stream(handle_);
     }
     delete this;

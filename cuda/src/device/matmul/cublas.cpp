@@ -5,10 +5,9 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <new>
-#include <utility>
+#include <vector>
 
 #include "device/check.h"
 #include "device/matmul/cublaslt.h"
@@ -53,26 +52,22 @@ struct Library {
 constexpr int kDefaultAlgorithm = -1;
 constexpr int kNoShortSums = 16;  // a math mode: sums of 16-bit products stay in float32, however k is split
 
-constexpr std::size_t kMostHandles = 16;  // the least recently used one makes room
-constexpr std::uint64_t kCaptured =
-    ~std::uint64_t{0};  // in place of a stream: for captured calls, of a device each
-
-// What is kept for a stream.
-struct StreamHandle {
+// A device's handle, and what it is set to.
+struct DeviceHandle {
     Handle handle = nullptr;
+    bool is_set = false;  // to a stream that still lives
+    Stream stream = nullptr;
     void *workspace = nullptr;
-    std::uint64_t last_use = 0;
+    std::size_t workspace_bytes = 0;
 };
 
 struct State {
     ForkMutex mutex;
-    std::uint64_t uses = 0;
     Library library{};
     std::atomic<bool> open{false};
     CublasInfo info;
     std::atomic<bool> names_tried{false};  // once is enough: a search of the loader's paths is slow
-    std::map<std::pair<int, std::uint64_t>, StreamHandle>
-        handles;  // never destroyed: the library goes before we could
+    std::vector<DeviceHandle> handles;     // by device; never destroyed: the library goes before we could
 };
 
 State &state() noexcept {
@@ -124,47 +119,38 @@ Status cublas_failed(const Library &library, CublasStatus status, const char *ap
                      library.status_name(status), api, library.status_text(status));
 }
 
-void destroy(Runtime &runtime, const Library &library, StreamHandle &own) noexcept {
+// Makes the handle. One serves all streams: to make one waits for the device, and takes tens of megabytes for a
+// workspace that we don't use.
+Status prepare(const Library &library, DeviceHandle *own) noexcept {
+    if (own->handle != nullptr) return CUKERN_OK;
     const cuda::OutsideCaptures outside;
-    if (own.handle != nullptr) library.destroy(own.handle);
-    if (own.workspace != nullptr) runtime.release(MemoryKind::device, own.workspace);
-    own = {};
-}
-
-// Live streams are told apart by their handles, but for the per-thread default stream: one handle for many.
-std::uint64_t key_of(Runtime &runtime, Stream stream) noexcept {
-    if (is_legacy(stream)) return 0;
-    const auto handle = reinterpret_cast<std::uintptr_t>(stream);
-    return handle == kPerThreadHandle ? runtime.stream_id(stream) : handle;
-}
-
-// A stream of the caller's may be long gone. The driver's release of the workspace waits for work in it.
-void drop_oldest(Runtime &runtime, State &s) noexcept {
-    auto oldest = s.handles.end();
-    for (auto entry = s.handles.begin(); entry != s.handles.end(); ++entry)
-        if (entry->first.second != kCaptured &&
-            (oldest == s.handles.end() || entry->second.last_use < oldest->second.last_use))
-            oldest = entry;
-    if (oldest == s.handles.end()) return;
-    destroy(runtime, s.library, oldest->second);
-    s.handles.erase(oldest);
-}
-
-Status prepare(Runtime &runtime, const Library &library, Stream stream, bool is_captured,
-               StreamHandle *own) noexcept {
-    const cuda::OutsideCaptures outside;  // making a handle allocates memory
-    if (const CublasStatus status = library.create(&own->handle); status != kSuccess)
+    Handle handle = nullptr;
+    if (const CublasStatus status = library.create(&handle); status != kSuccess)
         return cublas_failed(library, status, "cublasCreate");
-    if (const CublasStatus status = library.set_math_mode(own->handle, kNoShortSums); status != kSuccess)
+    if (const CublasStatus status = library.set_math_mode(handle, kNoShortSums); status != kSuccess) {
+        library.destroy(handle);
         return cublas_failed(library, status, "cublasSetMathMode");
-    if (is_captured) return CUKERN_OK;
-    CUKERN_TRY(runtime.allocate(MemoryKind::device, kCublasWorkspaceBytes, &own->workspace));
+    }
+    own->handle = handle;
+    return CUKERN_OK;
+}
+
+// Directs the handle to a call's stream and workspace. To set a stream resets the workspace.
+Status direct(const Library &library, const MatmulLaunch &launch, Stream stream, DeviceHandle *own) noexcept {
+    const bool has_workspace =
+        own->workspace == launch.workspace && own->workspace_bytes == launch.workspace_bytes;
+    if (own->is_set && own->stream == stream && has_workspace) return CUKERN_OK;
+    own->is_set = false;
     if (const CublasStatus status = library.set_stream(own->handle, static_cast<cudaStream_t>(stream));
         status != kSuccess)
         return cublas_failed(library, status, "cublasSetStream");
-    if (const CublasStatus status = library.set_workspace(own->handle, own->workspace, kCublasWorkspaceBytes);
+    if (const CublasStatus status = library.set_workspace(own->handle, launch.workspace, launch.workspace_bytes);
         status != kSuccess)
         return cublas_failed(library, status, "cublasSetWorkspace");
+    own->stream = stream;
+    own->workspace = launch.workspace;
+    own->workspace_bytes = launch.workspace_bytes;
+    own->is_set = true;
     return CUKERN_OK;
 }
 
@@ -244,63 +230,37 @@ CublasInfo cublas_info() noexcept {
     return s.info;
 }
 
-Status cuda::cublas_gemm(Runtime &runtime, const MatmulLaunch &launch, int device, Stream stream) noexcept {
+Status cuda::cublas_gemm(const MatmulLaunch &launch, int device, Stream stream) noexcept {
     State &s = state();
     if (!s.open.load(std::memory_order_acquire)) return fail(CUKERN_INTERNAL, "cuBLAS is not open");
-    // The handle's workspace belongs to its stream; cuBLAS itself allows one call at a time on a handle.
-    const std::lock_guard lock(s.mutex);
-    StreamHandle *own = nullptr;
-    // Captured calls share a handle, with the graph's workspace: one of the stream's own would have to go with the
-    // stream, which waits for the device and would end a later capture.
-    const bool is_captured = launch.workspace != nullptr;
-    const std::pair key{device, is_captured ? kCaptured : key_of(runtime, stream)};
-    if (const auto found = s.handles.find(key); found != s.handles.end()) own = &found->second;
-    if (own == nullptr) {
-        // Not while calls are captured: cuBLAS waits for the device where a handle goes, which would end the
-        // capture.
-        if (!is_captured && !any_graph_captured() && s.handles.size() >= kMostHandles) drop_oldest(runtime, s);
-        try {
-            own = &s.handles[key];
-        } catch (...) {
-            return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
-        }
+    const std::lock_guard lock(s.mutex);  // cuBLAS allows one call at a time on a handle
+    try {
+        const auto needed = static_cast<std::size_t>(device) + 1;
+        if (s.handles.size() < needed) s.handles.resize(needed);
+    } catch (...) {
+        return fail(CUKERN_OUT_OF_MEMORY, "the system has no memory left");
     }
-    own->last_use = ++s.uses;
-    if (own->handle == nullptr) {
-        if (const Status status = prepare(runtime, s.library, stream, is_captured, own); status != CUKERN_OK) {
-            destroy(runtime, s.library, *own);
-            return status;
-        }
+    DeviceHandle &own = s.handles[static_cast<std::size_t>(device)];
+    CUKERN_TRY(prepare(s.library, &own));
+    CUKERN_TRY(direct(s.library, launch, stream, &own));
+    const char *api = nullptr;
+    if (launch.epilogue == nullptr) {
+        const CublasStatus status = gemm(s.library, own.handle, launch, &api);
+        return status == kSuccess ? CUKERN_OK : cublas_failed(s.library, status, api);
     }
-    CublasStatus status = kSuccess;
-    if (is_captured) status = s.library.set_stream(own->handle, static_cast<cudaStream_t>(stream));
-    if (is_captured && status == kSuccess)
-        status = s.library.set_workspace(own->handle, launch.workspace, kCublasWorkspaceBytes);
-    const char *api = "cublasSetStream";
-    if (status == kSuccess && launch.epilogue == nullptr) status = gemm(s.library, own->handle, launch, &api);
-    if (status == kSuccess && launch.epilogue != nullptr) {
-        void *const workspace = is_captured ? launch.workspace : own->workspace;
-        status = cuda::cublaslt_gemm(own->handle, s.info.version, launch, workspace, device,
-                                     static_cast<cudaStream_t>(stream), &api);
-        if (status == cuda::kCublasNotSupported)
-            return fail(CUKERN_NOT_SUPPORTED, "cuBLASLt has no kernel for this product's epilogue");
-    }
+    const CublasStatus status =
+        cuda::cublaslt_gemm(own.handle, s.info.version, launch, device, static_cast<cudaStream_t>(stream), &api);
+    if (status == cuda::kCublasNotSupported)
+        return fail(CUKERN_NOT_SUPPORTED, "cuBLASLt has no kernel for this product's epilogue");
     return status == kSuccess ? CUKERN_OK : cublas_failed(s.library, status, api);
 }
 
-void cuda::cublas_forget(Runtime &runtime, Stream stream) noexcept {
+void cuda::cublas_forget(Stream stream) noexcept {
     State &s = state();
     if (!s.open.load(std::memory_order_acquire)) return;
-    const std::uint64_t id = key_of(runtime, stream);
     const std::lock_guard lock(s.mutex);
-    for (auto entry = s.handles.begin(); entry != s.handles.end();) {
-        if (entry->first.second != id) {
-            ++entry;
-            continue;
-        }
-        destroy(runtime, s.library, entry->second);
-        entry = s.handles.erase(entry);
-    }
+    for (DeviceHandle &own : s.handles)
+        if (own.stream == stream) own.is_set = false;
 }
 
 }  // namespace cukern

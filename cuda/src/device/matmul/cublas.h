@@ -1,14 +1,15 @@
 // cuBLAS, opened at run time: its header and library are not needed to build or to import.
 #pragma once
 
-#include "runtime/runtime.h"
+#include "cukern/stream.h"
+#include "plan/launch.h"
 
 namespace cukern::cuda {
 
-// One handle and workspace per device and stream, kept. cuBLAS must be open (open_cublas).
-Status cublas_gemm(Runtime &runtime, const MatmulLaunch &launch, int device, Stream stream) noexcept;
+// With the launch's workspace. cuBLAS must be open (open_cublas); it has one handle per device, which is kept.
+Status cublas_gemm(const MatmulLaunch &launch, int device, Stream stream) noexcept;
 
-// Gives back what is kept for a stream, before that is destroyed.
-void cublas_forget(Runtime &runtime, Stream stream) noexcept;
+// A stream is about to be destroyed: another one may get its handle.
+void cublas_forget(Stream stream) noexcept;
 
 }  // namespace cukern::cuda

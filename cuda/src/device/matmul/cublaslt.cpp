@@ -47,11 +47,11 @@ constexpr int kFloat32 = 0;
 // What cuBLASLt may take of the workspace. With all of it, it takes slower kernels for float32: of 256 x 256 x 256
 // one that splits sums among blocks, and a second one that adds up the parts (14 % longer), of 1024 other tiles (5
 // %). Long sums of small results gain by being split.
-std::uint64_t workspace_for(std::int64_t m, std::int64_t n, std::int64_t k, int type, int compute) noexcept {
-    constexpr std::uint64_t kLittle = std::uint64_t{1} << 20;
+std::uint64_t workspace_for(const MatmulLaunch &p) noexcept {
+    constexpr std::size_t kLittle = std::size_t{1} << 20;
     constexpr std::int64_t kLong = 4;  // times a side of the result
-    if (type != kFloat32 || compute == kComputeTf32) return kCublasWorkspaceBytes;
-    return k < kLong * std::max(m, n) ? kLittle : kCublasWorkspaceBytes;
+    const bool takes_little = p.type == ElementType::float32 && !p.allows_tf32 && p.k < kLong * std::max(p.m, p.n);
+    return takes_little ? std::min(kLittle, p.workspace_bytes) : p.workspace_bytes;
 }
 
 struct Library {
@@ -102,6 +102,7 @@ const Library *library_of(int version) noexcept {
 struct Key {
     std::int64_t m, n, k;
     std::int64_t ld_a, ld_b, ld_c, ld_d;
+    std::uint64_t workspace;  // in bytes, that it may take
     int device;
     int type;
     int compute;
@@ -155,6 +156,7 @@ Key key_of(const MatmulLaunch &p, int device) noexcept {
     key.ld_b = p.ldb;
     key.ld_c = e.c != nullptr ? e.ldc : p.ldc;
     key.ld_d = p.ldc;
+    key.workspace = workspace_for(p);
     key.device = device;
     key.type = type.data;
     key.compute = p.allows_tf32 && p.type == ElementType::float32 ? kComputeTf32 : type.compute;
@@ -208,8 +210,7 @@ CublasStatus ask(const Library &library, CublasHandle handle, const Key &key, Ch
     const auto set = [&](int attribute, const void *value, std::size_t bytes) {
         if (status == kCublasSuccess) status = library.preference_set(preference, attribute, value, bytes);
     };
-    const std::uint64_t workspace = workspace_for(key.m, key.n, key.k, key.type, key.compute);
-    set(kMostWorkspace, &workspace, sizeof workspace);
+    set(kMostWorkspace, &key.workspace, sizeof key.workspace);
     // Its a is our b.
     const std::uint32_t alignments[] = {key.alignments[1], key.alignments[0], key.alignments[2],
                                         key.alignments[3]};
@@ -228,7 +229,7 @@ CublasStatus ask(const Library &library, CublasHandle handle, const Key &key, Ch
 
 }  // namespace
 
-CublasStatus cublaslt_gemm(CublasHandle handle, int version, const MatmulLaunch &p, void *workspace, int device,
+CublasStatus cublaslt_gemm(CublasHandle handle, int version, const MatmulLaunch &p, int device,
                            cudaStream_t stream, const char **api) noexcept {
     *api = "cublasLtMatmul";
     const Library *library = library_of(version);
@@ -260,8 +261,8 @@ CublasStatus cublaslt_gemm(CublasHandle handle, int version, const MatmulLaunch 
     const auto alpha = static_cast<float>(e.alpha);
     const auto beta = static_cast<float>(e.c != nullptr ? e.beta : 0.0);
     return library->matmul(handle, choice->desc, &alpha, p.b, choice->b, p.a, choice->a, &beta,
-                           e.c != nullptr ? e.c : p.c, choice->c, p.c, choice->d, &choice->algorithm, workspace,
-                           kCublasWorkspaceBytes, stream);
+                           e.c != nullptr ? e.c : p.c, choice->c, p.c, choice->d, &choice->algorithm, p.workspace,
+                           p.workspace_bytes, stream);
 }
 
 }  // namespace cukern::cuda

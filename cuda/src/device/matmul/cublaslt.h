@@ -10,7 +10,7 @@ namespace cukern::cuda {
 
 // A product with launch.epilogue, of one matrix each. `handle` is one of cuBLAS's. One thread at a time.
 // kCublasNotSupported: there is no cuBLASLt of that version, or it has no kernel for these matrices.
-CublasStatus cublaslt_gemm(CublasHandle handle, int version, const MatmulLaunch &launch, void *workspace,
-                           int device, cudaStream_t stream, const char **api) noexcept;
+CublasStatus cublaslt_gemm(CublasHandle handle, int version, const MatmulLaunch &launch, int device,
+                           cudaStream_t stream, const char **api) noexcept;
 
 }  // namespace cukern::cuda

@@ -17,9 +17,7 @@ bool reduces_as_stored(const ReduceLaunch &launch, const ReduceLimits &limits) n
     if (returns_wide(launch)) return true;
     if (launch.compute != compute_type(launch.op, launch.type, launch.type)) return false;
     // A variance of integers is of floats, to which they are converted.
-    if (info(launch.op).rule == ResultRule::variance) return launch.compute == launch.type;
-    // A mean of integers is of their sum, which is exact while it fits into 64 bits.
-    return launch.op != Op::mean || launch.compute == launch.type || size_of(launch.type) < 8;
+    return info(launch.op).rule != ResultRule::variance || launch.compute == launch.type;
 }
 
 }  // namespace cukern::cuda

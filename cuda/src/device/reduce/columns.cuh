@@ -34,10 +34,10 @@ __device__ void join_columns(const F &f, A (&sums)[size], Loaded<T, size> (&x)[l
 #pragma unroll
     for (int j = 0; j < loads; ++j) v[j] = bit_cast<Elements<T, size>>(x[j]);
     if constexpr (gives_index<F> && size == 1) {
-        A best = F::of(v[0].values[0], static_cast<int>(first));
+        A best = f.of(v[0].values[0], static_cast<int>(first));
 #pragma unroll
         for (int j = 1; j < loads; ++j)
-            if (is_there(j)) best = f.join_next(best, F::of(v[j].values[0], static_cast<int>(first + j * step)));
+            if (is_there(j)) best = f.join_next(best, f.of(v[j].values[0], static_cast<int>(first + j * step)));
         sums[0] = f.join(sums[0], best);
     } else if constexpr (gives_index<F>) {
 #pragma unroll
@@ -45,7 +45,7 @@ __device__ void join_columns(const F &f, A (&sums)[size], Loaded<T, size> (&x)[l
 #pragma unroll
             for (int e = 0; e < size; ++e)
                 if (is_there(j))
-                    sums[e] = f.join_next(sums[e], F::of(v[j].values[e], static_cast<int>(first + j * step)));
+                    sums[e] = f.join_next(sums[e], f.of(v[j].values[e], static_cast<int>(first + j * step)));
     } else {
 #pragma unroll
         for (int e = 0; e < size; ++e) {
@@ -57,7 +57,7 @@ __device__ void join_columns(const F &f, A (&sums)[size], Loaded<T, size> (&x)[l
             } else {
                 A values[loads];
 #pragma unroll
-                for (int j = 0; j < loads; ++j) values[j] = is_there(j) ? F::of(v[j].values[e], 0) : f.identity();
+                for (int j = 0; j < loads; ++j) values[j] = is_there(j) ? f.of(v[j].values[e], 0) : f.identity();
                 sums[e] = f.join(sums[e], join_pairs(f, values));
             }
         }
@@ -190,10 +190,9 @@ cudaError_t launch_columns(const ReduceLaunch &launch, cudaStream_t stream) noex
     const auto with = [&](auto size, auto loads) {
         error = launch_kernel<columns_kernel<F, T, R, size.value, loads.value>>(grid.blocks, kThreads, stream, p);
     };
-    if (grid.size == 1)
-        with(Int<1>{}, Int<kColumnLoads<F, T, 1>>{});
-    else if (grid.size == kSize)
-        with(Int<kSize>{}, Int<kColumnLoads<F, T, kSize>>{});
+    if (grid.size == 1) with(Int<1>{}, Int<kColumnLoads<F, T, 1>>{});
+    if constexpr (kSize > 1 && !is_wide_mean<F>)
+        if (grid.size == kSize) with(Int<kSize>{}, Int<kColumnLoads<F, T, kSize>>{});
     if constexpr (sizeof(T) >= 4 && kHalf > 1 && !is_variance<F>)
         if (grid.size == kHalf) with(Int<kHalf>{}, Int<kShortColumnLoads<F, T>>{});
     return error != cudaSuccess ? error : combine<F, R>(launch, p.target, stream);

@@ -31,6 +31,9 @@ template <typename F>
 inline constexpr bool is_variance = false;
 template <typename T>
 inline constexpr bool is_variance<Reducer<Op::var, T>> = true;
+// Rare, so that it has one kernel: for columns, one a thread, which along rows is almost as fast.
+template <typename F>
+inline constexpr bool is_wide_mean = std::is_same_v<F, WideMean>;
 template <typename F>
 inline constexpr bool is_heavy = gives_index<F> || is_variance<F>;
 // Whether it takes several elements at once.
@@ -42,6 +45,7 @@ template <typename F>
 __device__ F reducer_of(const Finish &finish) {
     F f{};
     if constexpr (is_sum<F>) f.product = finish.product;
+    if constexpr (is_wide_mean<F>) f.is_signed = finish.is_signed;
     return f;
 }
 
@@ -288,16 +292,18 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const CombineParams<R
 #ifndef __CUDACC_RTC__  // which compiles the kernels alone
 template <typename F, typename T>
 constexpr ReduceTraits traits_of() {
-    return {sizeof(T), Vector<T>::kSize, sizeof(typename F::A), gives_index<F>, is_variance<F>};
+    return {sizeof(T), is_wide_mean<F> ? 1 : Vector<T>::kSize, sizeof(typename F::A), gives_index<F>,
+            is_variance<F>};
 }
 
 // `T`: of the elements.
 template <typename F, typename T, typename R>
 Target<R, typename F::A> make_target(const ReduceLaunch &launch, int parts) noexcept {
     const bool partial = parts > 1 || launch.slots > 0;
+    Finish finish = finish_of(launch.op, launch.reduced, launch.correction, returns_wide(launch));
+    finish.is_signed = kind_of(launch.type) == 'i';
     return {static_cast<R *>(launch.out), partial ? static_cast<typename F::A *>(launch.scratch) : nullptr, parts,
-            finish_of(launch.op, launch.reduced, launch.correction, returns_wide(launch)),
-            is_any<F> ? counted_bits(launch.type) : flipped_bits<T>(launch)};
+            finish, is_any<F> ? counted_bits(launch.type) : flipped_bits<T>(launch)};
 }
 
 template <typename F, typename R>

@@ -23,7 +23,7 @@ struct Groups {
 // What a plan knows of a kernel.
 struct ReduceTraits {
     int element_bytes;
-    int vector;         // elements of 16 bytes
+    int vector;         // elements of 16 bytes, or 1: it has no kernels for vectors
     int partial_bytes;  // of a partial result
     bool index;         // it gives one
     bool variance;

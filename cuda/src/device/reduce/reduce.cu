@@ -10,9 +10,9 @@ namespace cukern::cuda {
 
 // What a reduction is to the kernels, which tell a mean from a sum at its end, a product by a switch, and a
 // minimum from a maximum by the bits of its elements.
-constexpr Op kernel_of(Op op) {
+constexpr Op kernel_of(Op op, ElementType type) {
     switch (op) {
-        case Op::mean:
+        case Op::mean: return has_stored_kernel(op, type) ? op : Op::sum;
         case Op::prod: return Op::sum;
         case Op::std: return Op::var;
         case Op::min: return Op::max;
@@ -30,19 +30,21 @@ cudaError_t launch_stored(const ReduceLaunch &launch, cudaStream_t stream) noexc
         return cudaErrorInvalidValue;
     } else {
         using F = KernelReducer<op, T>;
-        using Long = std::conditional_t<op == Op::sum, F, Reducer<op, T>>;
+        using Long = std::conditional_t<op == Op::sum || op == Op::mean, F, Reducer<op, T>>;
         constexpr bool kWidens = op == Op::sum && (is_integer(kType) || kind_of(kType) == 'b');
         using R = reduced_t<op, std::conditional_t<kWidens, accumulator_t<T>, T>>;
         if (launch.slots > 0 && launch.slot >= launch.slots) return join_pieces<F, Long, T, R>(launch, stream);
-        return reduces_along_rows(launch) ? launch_rows<F, T, R>(launch, stream)
-                                          : launch_columns<F, T, R>(launch, stream);
+        if constexpr (!is_wide_mean<F>)
+            if (reduces_along_rows(launch)) return launch_rows<F, T, R>(launch, stream);
+        return launch_columns<F, T, R>(launch, stream);
     }
 }
 
 template <typename T>
 cudaError_t launch_stored_reduction(const ReduceLaunch &launch, cudaStream_t stream) noexcept {
-    switch (kernel_of(launch.op)) {
+    switch (kernel_of(launch.op, ElementTypeOf<T>::value)) {
         case Op::sum: return launch_stored<Op::sum, T>(launch, stream);
+        case Op::mean: return launch_stored<Op::mean, T>(launch, stream);
         case Op::var: return launch_stored<Op::var, T>(launch, stream);
         case Op::max: return launch_stored<Op::max, T>(launch, stream);
         case Op::argmax: return launch_stored<Op::argmax, T>(launch, stream);

@@ -28,6 +28,13 @@ struct Joining : Reducer<op, T> {
     CUKERN_HD static Own no_own() { return identity(); }
     CUKERN_HD static Own join_own(const Own &a, const Own &b) { return Reducer<op, T>::join(a, b); }
     CUKERN_HD static A of_own(const Own &a) { return a; }
+    // What comes before a thread's elements, as it joins each of them; and the results.
+    using Before = A;
+    CUKERN_HD static Before before(const A &a) { return a; }
+    template <typename R>
+    CUKERN_HD static R result_after(const Before &before, const Own &own) {
+        return Reducer<op, T>::template result<R>(Reducer<op, T>::join(before, own), {});
+    }
 };
 
 // Significands of float64 have room: those of all joins between two calls of normal() stay finite. Of 32 values in
@@ -134,11 +141,48 @@ struct Joining<Op::prod, T, true> {
         return normal(
             {Formula<Op::multiply>::template apply<M>(a.significand, b.significand), a.exponent + b.exponent});
     }
+    // Two factors, whose product need not be a float64. Beyond 2**2000 results are zero or infinite whatever the
+    // significand; the first product is normal, so that there is one rounding.
+    struct Scale {
+        double first;
+        double second;
+        CUKERN_HD explicit Scale(std::int64_t exponent) {
+            constexpr int kMost = 2000;
+            const auto by = static_cast<int>(exponent > kMost ? kMost : exponent < -kMost ? -kMost : exponent);
+            first = power_of_two(by / 2);
+            second = power_of_two(by - by / 2);
+        }
+        CUKERN_HD M of(const M &value) const {
+            if constexpr (is_complex<T>)
+                return {value.real * first * second, value.imag * first * second};
+            else
+                return value * first * second;
+        }
+    };
     template <typename R>
-    CUKERN_LONG_FUNCTION static R result(const A a, std::int64_t) {
-        const std::int64_t most = 3000;  // beyond all exponents of float64
-        const auto by = static_cast<int>(a.exponent > most ? most : a.exponent < -most ? -most : a.exponent);
-        return convert<R>(scaled(a.significand, by));
+    CUKERN_HD static R result(const A &a, std::int64_t) {
+        return convert<R>(Scale(a.exponent).of(a.significand));
+    }
+    // Of elements without exponents the scale is that of what comes before them.
+    struct ScaledBefore {
+        M significand;
+        Scale scale;
+    };
+    using Before = std::conditional_t<kIsShort, ScaledBefore, A>;
+    CUKERN_HD static Before before(const A &a) {
+        if constexpr (!kIsShort)
+            return a;
+        else if (!is_complex<T> || a.exponent == 0)
+            return {a.significand, Scale(a.exponent)};
+        else  // no significand of 1, which join_own would take for the identity
+            return {times_power(a.significand, 1), Scale(a.exponent - 1)};
+    }
+    template <typename R>
+    CUKERN_HD static R result_after(const Before &before, const Own &own) {
+        if constexpr (kIsShort)
+            return convert<R>(before.scale.of(join_own(before.significand, own)));
+        else
+            return result<R>(join(before, own), 0);
     }
 };
 
@@ -165,6 +209,7 @@ struct ScanParams : ScanLines {
     T *out;
     ElementType type;
     bool whole;             // lines begin at whole vectors, in `in`, which is of T, and in `out`
+    bool shares_lines;      // whether the warps of a block take the same lines, which lie beside each other
     Divider tiles;          // of a line; by 0: each warp takes a line
     std::uint64_t *totals;  // see Totals; where lines have several tiles
 };

@@ -115,11 +115,10 @@ struct Chunk {
 #pragma unroll
         for (int r = 0; r < kRounds; ++r) {
             if (r == 1 && is_short) break;
-            const A earlier = F::join(start, before[r]);
+            const typename F::Before earlier = F::before(F::join(start, before[r]));
             V results;
 #pragma unroll
-            for (int e = 0; e < kVector; ++e)
-                results.values[e] = F::template result<T>(F::join(earlier, F::of_own(own[r][e])), {});
+            for (int e = 0; e < kVector; ++e) results.values[e] = F::template result_after<T>(earlier, own[r][e]);
             if (p.whole && r * kStep + kVector <= left)
                 reinterpret_cast<V *>(out)[r * 32] = results;
             else if (r * kStep < left)

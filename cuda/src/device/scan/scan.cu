@@ -3,7 +3,9 @@
 //
 // scan_columns_kernel
 //   Idea: lines that are many and short, or that lie beside each other: a thread takes a line from its first
-//   element to its last, neighbours read neighbouring elements. Limited by device memory.
+//   element to its last, neighbours read neighbouring elements. Of lines that are too few for that the warps of a
+//   block take the same 32: each a few of the next elements, whose total it leaves in shared memory for the warps
+//   after it. Limited by device memory.
 #include <algorithm>
 
 #include "device/grid.cuh"
@@ -17,27 +19,61 @@ namespace {
 constexpr std::int64_t kManyLines = 4096;  // beside each other: as many threads keep the device busy
 constexpr std::int64_t kShortLine = 32;    // that a thread takes alone, though neighbours' elements lie apart
 constexpr std::int64_t kLinesForWarps = 1024;
-constexpr int kColumnLoads = 4;  // of a thread, before the first is used
+// For fewer than these a thread takes no line alone, if it is longer than what the warps of a block take at once.
+constexpr std::int64_t kLinesForThreads = 131072;
+// Of a thread, before the first is used.
+template <typename F>
+constexpr int kColumnLoads = sizeof(typename F::A) <= 8 ? 8 : 4;
 constexpr int kMostChunks = 16;  // of a line, one after the other
 
 template <Op op, typename T>
 __global__ void __launch_bounds__(kThreads) scan_columns_kernel(const __grid_constant__ ScanParamsOf<op, T> p) {
     using F = Joining<op, T>;
-    const std::uint32_t line = blockIdx.x * kThreads + threadIdx.x;
-    if (line >= p.lines) return;
-    const std::int64_t from = p.begin(line);
-    const std::int64_t to = p.begin_of_out(line);
-    typename F::A running = F::identity();
-    for (std::int64_t i = 0; i < p.length; i += kColumnLoads) {
-        const auto left = static_cast<int>(min(p.length - i, static_cast<std::int64_t>(kColumnLoads)));
-        const Elements<T, kColumnLoads> x =
-            load_some<T, kColumnLoads>(p.in, p.type, from + i * p.stride, p.stride, left);
+    using A = typename F::A;
+    __shared__ __align__(16) unsigned char memory[2 * kThreads * sizeof(A)];
+    auto *const totals = reinterpret_cast<A *>(memory);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int part = p.shares_lines ? static_cast<int>(threadIdx.x) / 32 : 0;
+    const int parts = p.shares_lines ? kWarps : 1;
+    const std::uint32_t line = p.shares_lines ? blockIdx.x * 32 + lane : blockIdx.x * kThreads + threadIdx.x;
+    const bool is_there = line < p.lines;
+    const std::int64_t from = is_there ? p.begin(line) : 0;
+    const std::int64_t to = is_there ? p.begin_of_out(line) : 0;
+    constexpr int kLoads = kColumnLoads<F>;
+    A running = F::identity();
+    int half = 0;
+#pragma unroll 1
+    for (std::int64_t begin = 0; begin < p.length; begin += parts * kLoads) {
+        const std::int64_t first = begin + part * kLoads;
+        const std::int64_t rest = is_there ? max(p.length - first, std::int64_t{0}) : 0;
+        const auto left = static_cast<int>(min(rest, std::int64_t{kLoads}));
+        const Elements<T, kLoads> x = load_some<T, kLoads>(p.in, p.type, from + first * p.stride, p.stride, left);
+        A results[kLoads];
+        A joined = p.shares_lines ? F::identity() : running;
 #pragma unroll
-        for (int j = 0; j < kColumnLoads; ++j) {
-            if (j >= left) break;
-            running = F::normal(F::join(running, F::of(x.values[j], 0)));
-            p.out[to + (i + j) * p.inner] = F::template result<T>(running, {});
+        for (int j = 0; j < kLoads; ++j) {
+            if (j < left) joined = F::normal(F::join(joined, F::of(x.values[j], 0)));
+            results[j] = joined;
         }
+        if (p.shares_lines) {
+            A *const here = totals + half * kThreads;
+            half ^= 1;  // warps that are ahead fill the other one
+            here[threadIdx.x] = joined;
+            __syncthreads();
+            A before = running;
+#pragma unroll 1
+            for (int warp = 0; warp < kWarps; ++warp) {
+                if (warp == part) before = running;
+                running = F::normal(F::join(running, here[warp * 32 + lane]));
+            }
+#pragma unroll
+            for (int j = 0; j < kLoads; ++j) results[j] = F::join(before, results[j]);
+        } else {
+            running = joined;
+        }
+#pragma unroll
+        for (int j = 0; j < kLoads; ++j)
+            if (j < left) p.out[to + (first + j) * p.inner] = F::template result<T>(results[j], {});
     }
 }
 
@@ -92,8 +128,12 @@ template <Op op, typename T>
 cudaError_t launch_lines(const ScanLaunch &launch, cudaStream_t stream) noexcept {
     ScanParamsOf<op, T> p = params_of<op, T>(launch);
     switch (way_of<Joining<op, T>, T>(launch)) {
-        case ScanWay::columns:
-            return launch_kernel<scan_columns_kernel<op, T>>(blocks_for(launch.lines), kThreads, stream, p);
+        case ScanWay::columns: {
+            constexpr int kAtOnce = kWarps * kColumnLoads<Joining<op, T>>;
+            p.shares_lines = launch.inner > 1 && launch.lines < kLinesForThreads && launch.length >= kAtOnce;
+            const std::int64_t threads = p.shares_lines ? launch.lines * kWarps : launch.lines;
+            return launch_kernel<scan_columns_kernel<op, T>>(blocks_for(threads), kThreads, stream, p);
+        }
         case ScanWay::warps:
             return launch_kernel<scan_lines_kernel<op, T>>(blocks_for(launch.lines * 32), kThreads, stream, p);
         case ScanWay::tiles: break;
