@@ -30,8 +30,8 @@ TYPES = {
 SIDES = 15
 DEPTHS = 14
 CALLS = 40
-ROUND = 1e-3  # seconds that a round of calls takes at least, where that are fewer calls
-MOST = 1 << 33  # multiplications: beyond it a call is nothing beside the product, and cuBLAS's kernels are as good
+ROUND = 1e-3  # seconds that a round takes, where CALLS would take longer
+MOST = 1 << 33  # multiplications of a product that is measured: beyond it cuBLAS is taken
 
 
 def times(m: int, n: int, k: int, dtype: torch.dtype, kernels: tuple[str, ...]) -> list[float]:

@@ -62,9 +62,12 @@ def test_they_are_of_the_pool(product: tuple[Any, Any, np.ndarray]) -> None:
     assert after["in_use"] == before["in_use"]  # what no call uses is cached
     assert after["cached"] == before["cached"] + WORKSPACE
     assert _cukern._held()[0] == held[0] + 1
-    large = cukern.empty(WORKSPACE, "int8")  # takes the workspace's block
+    assert cukern.memory_info() == after  # counted, and left where it is
+    cukern.set_memory_limit(after["in_use"] + WORKSPACE)
+    large = cukern.empty(WORKSPACE, "int8")  # there is room for it without the workspace
     assert _cukern._held()[0] == held[0] + 1
     del large
+    cukern.set_memory_limit(None)
     cukern.empty_cache()
     assert cached() == before["cached"]
     assert _cukern._held() == held
@@ -126,7 +129,11 @@ def test_streams_of_others(product: tuple[Any, Any, np.ndarray]) -> None:
         before = allocations()
         for _ in range(50):
             cukern.matmul_cublas(x, y, out=outs[-1])
-    assert allocations() == before
+        torch.cuda._sleep(50_000_000)
+        for _ in range(50):  # while the device is behind
+            cukern.memory_info()
+            cukern.matmul_cublas(x, y, out=outs[-1])
+        assert allocations() == before
     torch.cuda.synchronize()
     assert cached() < 2 * len(streams) * WORKSPACE
 

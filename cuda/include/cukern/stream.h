@@ -59,7 +59,7 @@ private:
 
 // A stream as a call uses it. `id` tells live streams apart, of which the per-thread default stream is one handle
 // for many. It is 0 for the legacy default stream. A foreign handle may be that of another stream later,
-// so that nothing is kept by its id: see Storage and BlockPool.
+// so that nothing is kept by its id but workspaces: see Storage, BlockPool and Workspaces.
 struct StreamRef {
     Stream handle = nullptr;
     std::uint64_t id = 0;

@@ -20,8 +20,9 @@ int fork_generation() noexcept;
 struct Context {
     explicit Context(Runtime &r) noexcept
         : runtime(r), events(r), blocks(r, events), graph_blocks(r, blocks), lanes(r, blocks), workspaces(blocks) {
-        blocks.set_spares([](void *owner) { static_cast<Context *>(owner)->give_spares_back(); }, this);
+        blocks.set_spares([](void *owner) { Storage::release_spares(static_cast<Context *>(owner)); }, this);
         blocks.set_reserve([](void *pool) { return static_cast<StagingLanes *>(pool)->trim(); }, &lanes);
+        blocks.set_workspaces(&workspaces);
     }
     Runtime &runtime;
     EventPool events;
@@ -33,12 +34,6 @@ struct Context {
     // Storages that were given up, with their blocks, each for the next call that asks for as much.
     static constexpr int kSpares = 32;
     std::atomic<Storage *> spares[kSpares] = {};
-
-private:
-    void give_spares_back() noexcept {
-        Storage::release_spares(this);
-        workspaces.give_back();
-    }
 };
 
 // That of the back-end in use; null until one is chosen.

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "memory/workspaces.h"
+
 namespace cukern {
 namespace {
 
@@ -335,6 +337,7 @@ Status BlockPool::wait_for_pinned(const Lists &free, const std::vector<Waiting> 
 // Where the device cannot be waited for, as in a capture, pinned memory is put back.
 bool BlockPool::trim(Pinned pinned) noexcept {
     collect_spares();
+    if (workspaces_ != nullptr) workspaces_->give_back();
     Lists free;
     std::vector<Waiting> waiting;
     {
@@ -393,28 +396,42 @@ void BlockPool::set_limit(MemoryKind kind, int device, std::int64_t bytes) noexc
         Usage *usage = usage_of({kind, device, 0, 0});
         if (usage == nullptr) return;
         usage->limit = bytes;
-        over = bytes > 0 && usage->cached > 0 && usage->in_use + usage->cached > bytes;
+        over = bytes > 0 && usage->in_use + usage->cached > bytes;
     }
     if (over) trim();
 }
 
 BlockPool::Usage BlockPool::usage(MemoryKind kind, int device) noexcept {
     collect_spares();
-    const std::lock_guard lock(mutex_);
-    const auto found = usage_.find({kind, device});
-    return found == usage_.end() ? Usage{} : found->second;
+    Usage usage;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto found = usage_.find({kind, device});
+        if (found != usage_.end()) usage = found->second;
+    }
+    return with_workspaces(usage, kind, device);
 }
 
 BlockPool::Usage BlockPool::usage(MemoryKind kind) noexcept {
     collect_spares();
-    const std::lock_guard lock(mutex_);
     Usage sum;
-    for (const auto &[key, usage] : usage_) {
-        if (key.first != kind) continue;
-        sum.in_use += usage.in_use;
-        sum.cached += usage.cached;
+    {
+        const std::lock_guard lock(mutex_);
+        for (const auto &[key, usage] : usage_) {
+            if (key.first != kind) continue;
+            sum.in_use += usage.in_use;
+            sum.cached += usage.cached;
+        }
     }
-    return sum;
+    return with_workspaces(sum, kind, -1);
+}
+
+BlockPool::Usage BlockPool::with_workspaces(Usage usage, MemoryKind kind, int device) noexcept {
+    if (workspaces_ == nullptr || kind != MemoryKind::device) return usage;
+    const std::int64_t idle = workspaces_->idle_bytes(device);
+    usage.in_use -= idle;
+    usage.cached += idle;
+    return usage;
 }
 
 }  // namespace cukern

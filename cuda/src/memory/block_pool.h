@@ -22,6 +22,7 @@
 namespace cukern {
 
 struct Context;
+class Workspaces;
 
 class BlockPool {
 public:
@@ -45,6 +46,9 @@ public:
         give_spares_back_ = give_back;
         spares_ = context;
     }
+
+    // Whose idle blocks count as cached, and are given back with these.
+    void set_workspaces(Workspaces *workspaces) noexcept { workspaces_ = workspaces; }
 
     bool enabled() const noexcept { return enabled_; }
     // Whether blocks for both sizes are of one size class.
@@ -123,6 +127,7 @@ private:
     bool over_limit(const Key &key) noexcept;
     Status describe_failure(const Key &key, Status status) noexcept;
     Usage *usage_of(const Key &key) noexcept;
+    Usage with_workspaces(Usage usage, MemoryKind kind, int device) noexcept;
     void collect_spares() noexcept {
         if (give_spares_back_ != nullptr) give_spares_back_(spares_);
     }
@@ -134,6 +139,7 @@ private:
     void *reserve_ = nullptr;
     void (*give_spares_back_)(void *) = nullptr;
     void *spares_ = nullptr;
+    Workspaces *workspaces_ = nullptr;
     std::mutex mutex_;
     Lists free_;
     Lists::value_type *last_ = nullptr;  // the list that was last looked for: most calls ask for the same again

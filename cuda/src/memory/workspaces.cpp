@@ -5,9 +5,10 @@
 namespace cukern {
 namespace {
 
-constexpr std::size_t kMostKept = 16;  // the least recently used one makes room
-// With less than this cuBLAS has no kernels for some products.
-constexpr std::size_t kLeastBytes = std::size_t{16} << 10;
+constexpr std::ptrdiff_t kMostKept = 16;  // on a device; the least recently used one makes room
+// What is asked for, one after the other. With less than the last cuBLAS has no kernels for some products.
+constexpr std::size_t kSizes[] = {kCublasWorkspaceBytes, std::size_t{4} << 20, std::size_t{512} << 10,
+                                  std::size_t{64} << 10, std::size_t{16} << 10};
 
 }  // namespace
 
@@ -16,6 +17,12 @@ constexpr std::size_t kLeastBytes = std::size_t{16} << 10;
 void Workspaces::release(const Workspace &workspace) noexcept {
     blocks_.release(MemoryKind::device, workspace.data, workspace.bytes, workspace.device, workspace.list, {},
                     workspace.list == BlockPool::kIdle);
+}
+
+// Returns the next one.
+Workspaces::Iterator Workspaces::remove(Iterator at) noexcept {
+    release(*at);
+    return all_.erase(at);
 }
 
 bool Workspaces::find(const StreamRef &stream, Use *use) noexcept {
@@ -31,45 +38,38 @@ bool Workspaces::find(const StreamRef &stream, Use *use) noexcept {
     return false;
 }
 
-// Removes one from the list.
-Workspaces::Workspace Workspaces::take(std::vector<Workspace>::iterator at) noexcept {
-    const Workspace taken = *at;
-    *at = all_.back();
-    all_.pop_back();
-    return taken;
+// Where there are too many on a device. The caller holds the mutex.
+void Workspaces::drop_oldest(int device) noexcept {
+    std::ptrdiff_t count = 0;
+    auto oldest = all_.end();
+    for (auto at = all_.begin(); at != all_.end(); ++at) {
+        if (at->device != device) continue;
+        ++count;
+        if (at->calls == 0 && (oldest == all_.end() || at->last_use < oldest->last_use)) oldest = at;
+    }
+    if (count > kMostKept && oldest != all_.end()) remove(oldest);
 }
 
 // False where the system has no memory for the record.
 bool Workspaces::keep(const StreamRef &stream, const Use &use) noexcept {
-    const auto is_older = [](const Workspace &a, const Workspace &b) {
-        return a.calls == 0 && (b.calls != 0 || a.last_use < b.last_use);
-    };
-    Workspace oldest;
-    {
-        const std::lock_guard lock(mutex_);
-        try {
-            all_.push_back(
-                {stream.device, stream.id, BlockPool::list_of(stream), use.data_, use.bytes_, 1, ++uses_});
-        } catch (...) {
-            return false;
-        }
-        if (all_.size() <= kMostKept) return true;
-        const auto at = std::min_element(all_.begin(), all_.end(), is_older);
-        if (at->calls != 0) return true;
-        oldest = take(at);
+    const std::lock_guard lock(mutex_);
+    try {
+        all_.push_back({stream.device, stream.id, BlockPool::list_of(stream), use.data_, use.bytes_, 1, ++uses_});
+    } catch (...) {
+        return false;
     }
-    release(oldest);
+    drop_oldest(stream.device);
     return true;
 }
 
 Status Workspaces::begin(const StreamRef &stream, Use *use) noexcept {
     if (!find(stream, use)) {
         Status status = CUKERN_OUT_OF_MEMORY;
-        for (std::size_t bytes = kCublasWorkspaceBytes; status == CUKERN_OUT_OF_MEMORY && bytes >= kLeastBytes;
-             bytes /= 2) {
+        for (const std::size_t bytes : kSizes) {
             bool may_be_in_use = false;  // by earlier calls of the stream
             use->bytes_ = bytes;
             status = blocks_.acquire(MemoryKind::device, bytes, stream, &use->data_, &may_be_in_use);
+            if (status != CUKERN_OUT_OF_MEMORY) break;
         }
         CUKERN_TRY(status);
         if (!keep(stream, *use)) {
@@ -83,31 +83,25 @@ Status Workspaces::begin(const StreamRef &stream, Use *use) noexcept {
 
 // What is smaller than it should be is not kept: the next call may get more.
 void Workspaces::end(void *data) noexcept {
-    Workspace small;
-    {
-        const std::lock_guard lock(mutex_);
-        const auto at = std::find_if(all_.begin(), all_.end(),
-                                     [data](const Workspace &workspace) { return workspace.data == data; });
-        if (--at->calls != 0 || at->bytes == kCublasWorkspaceBytes) return;
-        small = take(at);
-    }
-    release(small);
+    const std::lock_guard lock(mutex_);
+    const auto at = std::find_if(all_.begin(), all_.end(),
+                                 [data](const Workspace &workspace) { return workspace.data == data; });
+    if (--at->calls == 0 && at->bytes < kCublasWorkspaceBytes) remove(at);
+}
+
+std::int64_t Workspaces::idle_bytes(int device) noexcept {
+    const std::lock_guard lock(mutex_);
+    std::int64_t bytes = 0;
+    for (const Workspace &workspace : all_)
+        if (workspace.calls == 0 && (device < 0 || workspace.device == device))
+            bytes += static_cast<std::int64_t>(workspace.bytes);
+    return bytes;
 }
 
 template <typename Predicate>
 void Workspaces::give_back_if(Predicate goes) noexcept {
-    for (;;) {
-        Workspace idle;
-        {
-            const std::lock_guard lock(mutex_);
-            const auto at = std::find_if(all_.begin(), all_.end(), [&goes](const Workspace &workspace) {
-                return workspace.calls == 0 && goes(workspace);
-            });
-            if (at == all_.end()) return;
-            idle = take(at);
-        }
-        release(idle);
-    }
+    const std::lock_guard lock(mutex_);
+    for (auto at = all_.begin(); at != all_.end();) at = at->calls == 0 && goes(*at) ? remove(at) : at + 1;
 }
 
 void Workspaces::give_back() noexcept {

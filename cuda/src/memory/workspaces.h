@@ -1,6 +1,9 @@
 // Workspaces of cuBLAS: a block of the pool for each stream that has had a product. Calls on one stream follow
-// each other, so that they share it. Where memory is needed or counted, those that no call uses go back to the
-// pool.
+// each other, and cuBLAS is called by one thread at a time, so that they share it. Those that no call uses count
+// as cached, and go back to the pool where that gives memory back.
+//
+// Foreign streams are told apart by their handles: one that is made where another one was destroyed with work in
+// flight has the same workspace.
 #pragma once
 
 #include <cstddef>
@@ -42,8 +45,12 @@ public:
     // The stream's device must be current, and the stream not captured. `use` must be new.
     Status begin(const StreamRef &stream, Use *use) noexcept;
 
-    // Give back to the pool what no call uses: all of it, or that of a stream which is about to go.
+    // What no call uses: how much there is on a device (-1: on all), and give it back to the pool. None of the
+    // pool's locks may be held.
+    std::int64_t idle_bytes(int device) noexcept;
     void give_back() noexcept;
+
+    // A stream is about to go: its workspace goes to the pool.
     void forget_stream(const StreamRef &stream) noexcept;
 
 private:
@@ -56,17 +63,19 @@ private:
         int calls = 0;  // that use it
         std::uint64_t last_use = 0;
     };
+    using Iterator = std::vector<Workspace>::iterator;
 
     bool find(const StreamRef &stream, Use *use) noexcept;
     bool keep(const StreamRef &stream, const Use &use) noexcept;
     void end(void *data) noexcept;
+    void drop_oldest(int device) noexcept;
     template <typename Predicate>
     void give_back_if(Predicate goes) noexcept;
-    Workspace take(std::vector<Workspace>::iterator at) noexcept;
     void release(const Workspace &workspace) noexcept;
+    Iterator remove(Iterator at) noexcept;
 
     BlockPool &blocks_;
-    std::mutex mutex_;
+    std::mutex mutex_;  // held while a block goes to the pool, so that it is always in one of the two
     std::uint64_t uses_ = 0;
     std::vector<Workspace> all_;
 };

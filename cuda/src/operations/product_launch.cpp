@@ -96,15 +96,12 @@ Status ProductLauncher::prepare(MatmulLaunch *launch) noexcept {
     if (context_.runtime.backend() == Backend::host) return CUKERN_OK;
     Capture capture;
     if (stream_.id != 0) CUKERN_TRY(context_.runtime.find_capture(stream_.handle, &capture));
-    if (capture.is_active) {  // a graph has one of its own
+    if (capture.is_active)  // a graph has one of its own
         CUKERN_TRY(memory_.acquire(context_, kCublasWorkspaceBytes, stream_));
-        launch->workspace = memory_.data();
-        launch->workspace_bytes = kCublasWorkspaceBytes;
-        return CUKERN_OK;
-    }
-    CUKERN_TRY(context_.workspaces.begin(stream_, &workspace_));
-    launch->workspace = workspace_.data();
-    launch->workspace_bytes = workspace_.bytes();
+    else
+        CUKERN_TRY(context_.workspaces.begin(stream_, &workspace_));
+    launch->workspace = capture.is_active ? memory_.data() : workspace_.data();
+    launch->workspace_bytes = capture.is_active ? kCublasWorkspaceBytes : workspace_.bytes();
     return CUKERN_OK;
 }
 

@@ -139,7 +139,8 @@ Status prepare(const Library &library, DeviceHandle *own) noexcept {
 Status direct(const Library &library, const MatmulLaunch &launch, Stream stream, DeviceHandle *own) noexcept {
     const bool has_workspace =
         own->workspace == launch.workspace && own->workspace_bytes == launch.workspace_bytes;
-    if (own->is_set && own->stream == stream && has_workspace) return CUKERN_OK;
+    const bool is_one_stream = reinterpret_cast<std::uintptr_t>(stream) != kPerThreadHandle;
+    if (own->is_set && is_one_stream && own->stream == stream && has_workspace) return CUKERN_OK;
     own->is_set = false;
     if (const CublasStatus status = library.set_stream(own->handle, static_cast<cudaStream_t>(stream));
         status != kSuccess)

@@ -19,9 +19,10 @@ namespace {
 constexpr std::int64_t kManyLines = 4096;  // beside each other: as many threads keep the device busy
 constexpr std::int64_t kShortLine = 32;    // that a thread takes alone, though neighbours' elements lie apart
 constexpr std::int64_t kLinesForWarps = 1024;
-// For fewer than these a thread takes no line alone, if it is longer than what the warps of a block take at once.
+// Of fewer lines beside each other the warps of a block share each, if it is no shorter than what they take at
+// once.
 constexpr std::int64_t kLinesForThreads = 131072;
-// Of a thread, before the first is used.
+// Loads of a thread, before the first is used.
 template <typename F>
 constexpr int kColumnLoads = sizeof(typename F::A) <= 8 ? 8 : 4;
 constexpr int kMostChunks = 16;  // of a line, one after the other
