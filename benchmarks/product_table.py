@@ -42,7 +42,9 @@ def times(m: int, n: int, k: int, dtype: torch.dtype, kernels: tuple[str, ...]) 
     def seconds(kernel: str, calls: int) -> float:
         return device_seconds(lambda: cukern.matmul(a, b, out=out, kernel=kernel), calls)  # type: ignore[arg-type]
 
-    first = max([seconds(kernel, 3) for kernel in kernels for _ in range(2)][1::2])
+    for kernel in kernels:
+        seconds(kernel, 3)  # with what is made once
+    first = max(seconds(kernel, 3) for kernel in kernels)
     calls = max(3, min(CALLS, int(ROUND / first)))
     rounds = [[seconds(kernel, calls) for kernel in kernels] for _ in range(5)]
     return [statistics.median(column) for column in zip(*rounds, strict=True)]

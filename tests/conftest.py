@@ -27,6 +27,7 @@ from cukern import _cukern
 
 BACKENDS = ["host", "host-staged", pytest.param("cuda", marks=pytest.mark.gpu)]
 STAGED = BACKENDS[1:]  # on which operands travel
+MEMORY = ["device", "managed", "pinned"]
 SMALL = os.environ.get("CUKERN_TEST_SMALL") == "1"  # for compute-sanitizer, under which kernels crawl
 POOLED = os.environ.get("CUKERN_POOL") != "0"
 SANITIZED = os.environ.get("CUKERN_TEST_SANITIZED") == "1"  # freed memory may be kept back, allocators are others
@@ -106,6 +107,17 @@ def formulas_on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def rng() -> np.random.Generator:
     """Return a generator with a fixed seed."""
     return np.random.default_rng(20240229)
+
+
+@pytest.fixture
+def no_cached_memory(backend: str) -> Iterator[None]:
+    """Begin without cached memory; end without limits."""
+    gc.collect()
+    cukern.synchronize()
+    _cukern._release_caches()
+    yield
+    for memory in MEMORY:
+        cukern.set_memory_limit(None, memory)
 
 
 @pytest.fixture

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -12,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import assert_same
+from conftest import MEMORY, POOLED
 from processes import run_quietly
 
 import cukern
 
-MEMORY = ["device", "managed", "pinned"]
 HOST_MEMORY = MEMORY[1:]
 COUNTERS = [
     "launches",
@@ -28,19 +27,8 @@ COUNTERS = [
     "calls_on_host",
     "calls_on_device",
 ]
-POOLED = os.environ.get("CUKERN_POOL") != "0"
 MIB = 1 << 20
-
-
-@pytest.fixture(autouse=True)
-def clean(backend: str) -> Iterator[None]:
-    """Begin without cached memory; end without limits."""
-    gc.collect()
-    cukern.synchronize()
-    cukern.empty_cache()
-    yield
-    for memory in MEMORY:
-        cukern.set_memory_limit(None, memory)
+pytestmark = pytest.mark.usefixtures("no_cached_memory")
 
 
 def changes(call: Callable[[], object]) -> dict[str, int]:

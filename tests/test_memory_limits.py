@@ -9,23 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import MEMORY
 
 import cukern
 from cukern import _cukern
 
-MEMORY = ["device", "managed", "pinned"]
 MIB = 1 << 20
-
-
-@pytest.fixture(autouse=True)
-def clean(backend: str) -> Iterator[None]:
-    """Begin without cached memory; end without limits."""
-    gc.collect()
-    cukern.synchronize()
-    _cukern._release_caches()
-    yield
-    for memory in MEMORY:
-        cukern.set_memory_limit(None, memory)
+pytestmark = pytest.mark.usefixtures("no_cached_memory")
 
 
 @pytest.fixture

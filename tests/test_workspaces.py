@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,21 +15,11 @@ from cukern import _cukern
 WORKSPACE = 32 << 20
 KEPT = 16
 pytestmark = [
-    pytest.mark.usefixtures("backend"),
+    pytest.mark.usefixtures("no_cached_memory"),
     pytest.mark.parametrize("backend", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True),
     pytest.mark.pooled,
     *QUIET,
 ]
-
-
-@pytest.fixture(autouse=True)
-def clean(backend: str) -> Iterator[None]:
-    """Begin without cached memory; end without a limit."""
-    gc.collect()
-    cukern.synchronize()
-    _cukern._release_caches()
-    yield
-    cukern.set_memory_limit(None)
 
 
 @pytest.fixture
