@@ -26,10 +26,10 @@ struct TileSchedule {
     int shared;         // the others
     int share, longer;  // steps of those that a block has; so many blocks have one more
     int blocks;
-    int waves;    // that they run in
     int cluster;  // blocks that share each tile, and add up their parts themselves; else 1
     // By tiles of a product, of a band, rows of a band and of the last one, and by steps.
     Divider of_product, of_band, of_height, of_last_height, of_steps;
+    int waves;  // that blocks run in; last, since no kernel reads it: the fields that kernels read stay close
 
     std::int64_t tile_elements() const noexcept { return std::int64_t{tile_rows} * tile_columns; }
     // The part that a block has of a shared tile has the sum of both numbers for its own: from one part to the
