@@ -29,9 +29,14 @@ struct ContiguousParams {
     Op op;
 };
 
+// Blocks that a multiprocessor has at least. With 40 registers, which the compiler chooses by itself, inverse
+// sines of float64 keep some of their values in memory.
+template <typename T>
+inline constexpr int kContiguousBlocks = kMultiprocessorThreads * (sizeof(T) == 8 ? 5 : 6) / 8 / kThreads;
+
 // `Operations`: One of them, or AnyOf a group.
 template <typename Operations, typename T, int inputs>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kContiguousBlocks<T>)
     contiguous_kernel(const ContiguousParams<T, typename Operations::Result, inputs> p) {
     using Result = typename Operations::Result;
     const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;

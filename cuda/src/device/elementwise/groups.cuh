@@ -93,22 +93,31 @@ __device__ auto apply_together(const E (&x)[inputs]) {
     return result;
 }
 
-// How many elements of a vector are computed at once: the more, the longer is the code. In a kernel of its own an
-// operation takes all, a function of 16-bit floats too (four where it is long), any other two; in a kernel of
-// many, as many as fill a word, but for what is one instruction a word.
+// How many elements of a vector are computed at once: the more, the longer is the code, and the more registers it
+// takes. Light operations take up to `most`, but for what is one instruction a word; functions two, of 16-bit
+// floats all, or four where they are long.
 template <Op op, Group group, typename T>
-CUKERN_HD constexpr int elements_at_once(bool alone) {
+CUKERN_HD constexpr int elements_at_once(int most) {
     if (has_pairs<op, T> || sizeof(T) >= 8) return Vector<T>::kSize;
     constexpr bool kIsLong = has_coarse<Formula<op>> || (group == Group::binary_functions && op != Op::divide);
     if (has_functions<group>) return sizeof(T) != 2 ? 2 : kIsLong ? 4 : Vector<T>::kSize;
-    return alone || sizeof(T) == 4 ? Vector<T>::kSize : 4 / static_cast<int>(sizeof(T));
+    return most < Vector<T>::kSize ? most : Vector<T>::kSize;
 }
 
-// Those of a vector of each, part by part. `alone`: in a kernel of this operation.
-template <Op op, Group group, typename T, bool alone, int inputs>
+// In a kernel of one operation, and of a group; and of a group where the code for each operation is long anyway.
+constexpr int kAtOnceAlone = 16;
+template <Group group>
+inline constexpr int kAtOnce = arity(group) == 1   ? 16
+                               : arity(group) == 2 ? 8
+                                                   : 4;
+template <typename T>
+inline constexpr int kAtOnceTransposed = sizeof(T) < 4 ? 4 / static_cast<int>(sizeof(T)) : Vector<T>::kSize;
+
+// Those of a vector of each, part by part.
+template <Op op, Group group, typename T, int most, int inputs>
 __device__ GroupVector<group, T> apply_in_parts(Words (&x)[inputs]) {
     constexpr int kSize = Vector<T>::kSize;
-    constexpr int kMost = elements_at_once<op, group, T>(alone);
+    constexpr int kMost = elements_at_once<op, group, T>(most);
     if constexpr (op == Op::copy) {
         return bit_cast<GroupVector<group, T>>(x[0]);
     } else if constexpr (has_pairs<op, T>) {
@@ -137,12 +146,12 @@ __device__ GroupVector<group, T> apply_in_parts(Words (&x)[inputs]) {
 }
 
 // Those of a vector of operands.
-template <Group group, typename T, int inputs>
+template <Group group, typename T, int inputs, int most = kAtOnce<group>>
 __device__ GroupVector<group, T> apply_vector_in(Op op, Words (&x)[inputs]) {
     switch (op) {
-#define CUKERN_CASE(id)                                                                           \
-    case Op::id:                                                                                  \
-        if constexpr (is_in<Op::id, group, T>) return apply_in_parts<Op::id, group, T, false>(x); \
+#define CUKERN_CASE(id)                                                                          \
+    case Op::id:                                                                                 \
+        if constexpr (is_in<Op::id, group, T>) return apply_in_parts<Op::id, group, T, most>(x); \
         break;
 #define CUKERN_OP(id, kind, types, rule, doc) CUKERN_CASE(id)
 #include "cukern/ops.def"
@@ -162,7 +171,7 @@ struct One {
     using Result = result_t<op, T>;
     template <int inputs>
     __device__ static Elements<Result, Vector<T>::kSize> of_vector(Op, Words (&x)[inputs]) {
-        return apply_in_parts<op, kGroup, T, true>(x);
+        return apply_in_parts<op, kGroup, T, kAtOnceAlone>(x);
     }
     template <int inputs>
     __device__ static Result of_element(Op, const T (&x)[inputs]) {
@@ -198,12 +207,12 @@ using OperationsOf = std::conditional_t<is_alone(op, ElementTypeOf<T>::value), O
 template <Group group, typename T>
 __device__ GroupVector<group, T> apply_transposed(Op op, const Words &x) {
     Words own[] = {x};
-    return apply_vector_in<group, T, 1>(op, own);
+    return apply_vector_in<group, T, 1, kAtOnceTransposed<T>>(op, own);
 }
 template <Group group, typename T>
 __device__ GroupVector<group, T> apply_transposed(Op op, const Words &x, const Words &y, int first) {
     Words own[] = {first == 0 ? x : y, first == 0 ? y : x};
-    return apply_vector_in<group, T, 2>(op, own);
+    return apply_vector_in<group, T, 2, kAtOnceTransposed<T>>(op, own);
 }
 
 }  // namespace cukern::cuda

@@ -34,33 +34,90 @@ struct alignas(16) ColumnDimension {
     std::uint32_t row_stride;           // and in the index along the dimension that is cut
 };
 
+// What every launch reads comes first, close together: a multiprocessor fetches parameters by lines.
 template <typename T, int inputs>
 struct StridedParams {
     void *data[inputs + 1];
-    std::int32_t steps[inputs + 1];                    // from an element of a thread to the next
-    std::int32_t row_strides[inputs + 1];              // in tiles
-    ColumnDimension<inputs> columns_by[kStridedDims];  // from the fastest, which divides by 1, to the slowest
-    Tiles tiles;
-    std::uint32_t rows;     // length of the dimension along which a thread's elements lie
-    std::uint32_t apart;    // their distance along it
+    std::int32_t steps[inputs + 1];        // from an element of a thread to the next
+    std::int32_t row_strides[inputs + 1];  // in tiles
+    std::uint32_t rows;                    // length of the dimension along which a thread's elements lie
+    std::uint32_t apart;                   // their distance along it
     std::uint32_t columns;  // in tiles: elements of one row; else all elements that are the first of a thread
     std::int32_t each;      // elements of a thread
-    bool in_tiles;
-    int dims;  // of the columns
-    T values[inputs];
+    int dims;               // of the columns
     Op op;
     ElementType compute;  // T, or a type that T serves
+    bool in_tiles;
     ElementType types[inputs + 1];
-    std::int8_t sizes[inputs + 1];  // of the elements that are loaded as bits; 0: they are not
-    bool immediate[inputs + 1];
-    bool truths[inputs + 1];   // inputs that are loaded as true or false
-    Bits<T> masks[inputs];     // of their bits, those of which one is set where they are true
-    bool narrows[inputs + 1];  // of `compute`, which T is not: values that it may not hold
-    bool split;
+    Loading loadings[inputs];
+    std::int8_t sizes[inputs];  // of the elements that are loaded as bits; 0: they are not
+    bool narrows[inputs + 1];   // of `compute`, which T is not: values that it may not hold
+    T values[inputs];
+    Bits<T> masks[inputs];  // of the bits of truths, those of which one is set where they are true
+    ShortInteger short_integers[inputs];
+    ColumnDimension<inputs> columns_by[kStridedDims];  // from the fastest, which divides by 1, to the slowest
+    Tiles tiles;
 };
 
 template <typename T, int inputs>
 inline constexpr bool may_load_truths = inputs == 3 || std::is_same_v<T, std::int32_t>;
+
+// An operand's elements as T; `bits` where they are loaded as such.
+template <typename T, int inputs>
+__device__ Some<T> as_computed(const StridedParams<T, inputs> &p, int input, const SomeBits<T> &bits,
+                               const Places<T> &places, int count) {
+    const Loading loading = p.loadings[input];
+    const ElementType type = p.types[input + 1];
+    const void *const data = p.data[input + 1];
+    Some<T> x;
+    if (loading == Loading::value) {
+#pragma unroll
+        for (T &element : x.values) element = p.values[input];
+        return x;
+    }
+    if constexpr (loads_bits<T>) {
+        if (loading == Loading::bits_of_t) return bit_cast<Some<T>>(bits);
+        if constexpr (std::is_same_v<T, float>) {
+            if (loading == Loading::bits_of_bfloat16) {
+#pragma unroll
+                for (int k = 0; k < kStridedElements<T>; ++k) x.values[k] = bit_cast<float>(bits.values[k] << 16);
+                return x;
+            }
+            if (loading == Loading::bits_of_float16) {
+#pragma unroll
+                for (int k = 0; k < kStridedElements<T>; ++k)
+                    x.values[k] = to_float(Float16{static_cast<std::uint16_t>(bits.values[k])});
+                return x;
+            }
+        }
+        if constexpr (is_wide<T>) {
+            if (loading == Loading::bits_of_short_integer)
+                return from_short_integers<T>(p.short_integers[input], bits);
+        }
+        if (loading == Loading::bits_of_other) return converted_bits<T, inputs>(type, bits);
+        if constexpr (may_load_truths<T, inputs>) {
+            if (loading == Loading::bits_of_truth) {
+#pragma unroll
+                for (int k = 0; k < kStridedElements<T>; ++k)
+                    x.values[k] = static_cast<T>((bits.values[k] & p.masks[input]) != 0);
+                return x;
+            }
+        }
+    } else if (loading == Loading::t) {
+        return load_each<T, false, T>(data, places, count);
+    }
+    if constexpr (may_load_truths<T, inputs>) {
+        if (loading == Loading::truth) return load_converted<T, true, inputs>(data, type, places, count);
+    }
+    if constexpr (inputs == 2 && may_split<Op::less, T>) {
+        if (loading == Loading::split) {
+            for (int k = 0; k < kStridedElements<T>; ++k)
+                x.values[k] = load_operand<Op::less, T>(data, type, k < count ? places.at[k] : 0, true, input);
+            return x;
+        }
+    }
+    return load_converted<T, false, inputs>(data, type, places, count);
+}
 
 // The operands of a thread's elements, all of them under way before the first is used.
 template <typename T, int inputs>
@@ -70,50 +127,13 @@ __device__ void load_operands(const StridedParams<T, inputs> &p, const Places<T>
     if constexpr (loads_bits<T>) {
 #pragma unroll
         for (int j = 0; j < inputs; ++j)
-            if (!p.immediate[j + 1]) bits[j] = load_bits<T>(p.data[j + 1], p.sizes[j + 1], places[j + 1], count);
+            if (p.sizes[j] != 0) bits[j] = load_bits<T>(p.data[j + 1], p.sizes[j], places[j + 1], count);
     }
 #pragma unroll
     for (int j = 0; j < inputs; ++j) {
-        const int operand = j + 1;
-        const void *const data = p.data[operand];
-        const ElementType type = p.types[operand];
-        if (p.immediate[operand]) {
-#pragma unroll
-            for (int k = 0; k < kStridedElements<T>; ++k) x[j].values[k] = p.values[j];
-            continue;
-        }
-        if constexpr (may_load_truths<T, inputs>) {
-            if (p.truths[operand]) {
-                if constexpr (loads_bits<T>) {
-                    if (p.sizes[operand] != 0) {
-#pragma unroll
-                        for (int k = 0; k < kStridedElements<T>; ++k)
-                            x[j].values[k] = static_cast<T>((bits[j].values[k] & p.masks[j]) != 0);
-                        continue;
-                    }
-                }
-                x[j] = load_converted<T, true, inputs>(data, type, places[operand], count);
-                continue;
-            }
-        }
-        if constexpr (inputs == 2 && may_split<Op::less, T>) {
-            if (p.split) {
-                for (int k = 0; k < kStridedElements<T>; ++k)
-                    x[j].values[k] =
-                        load_operand<Op::less, T>(data, type, k < count ? places[operand].at[k] : 0, true, j);
-                continue;
-            }
-        }
-        if constexpr (loads_bits<T>) {
-            x[j] = p.sizes[operand] != 0 ? from_bits<T, inputs>(type, bits[j])
-                                         : load_converted<T, false, inputs>(data, type, places[operand], count);
-        } else if (type == ElementTypeOf<T>::value) {
-            x[j] = load_each<T, false, T>(data, places[operand], count);
-        } else {
-            x[j] = load_converted<T, false, inputs>(data, type, places[operand], count);
-        }
+        x[j] = as_computed<T, inputs>(p, j, bits[j], places[j + 1], count);
         if constexpr (std::is_same_v<T, float>) {  // integers, beside floats of 16 bits
-            if (p.narrows[operand]) x[j] = narrowed_to<T>(p.compute, x[j]);
+            if (p.narrows[j + 1]) x[j] = narrowed_to<T>(p.compute, x[j]);
         }
     }
 }
@@ -223,7 +243,7 @@ __device__ Some<T> apply_any(Op op, ElementType compute, Some<T> (&x)[inputs], i
 // Three quarters of the threads that a multiprocessor holds, or half.
 template <typename T, int inputs>
 inline constexpr int kStridedBlocks =
-    kMultiprocessorThreads / kThreads * (sizeof(T) == 4 && inputs < 3 ? 3 : 2) / 4;
+    kMultiprocessorThreads / kThreads * (sizeof(T) <= 8 && inputs < 3 ? 3 : 2) / 4;
 
 template <typename T, int inputs>
 __global__ void __launch_bounds__(kThreads, kStridedBlocks<T, inputs>)
@@ -264,11 +284,44 @@ __global__ void __launch_bounds__(kThreads, kStridedBlocks<T, inputs>)
 }
 
 #ifndef __CUDACC_RTC__  // which compiles the kernels alone
-// The size of the elements that are loaded as bits; 0: they are not.
 template <typename T>
-int size_of_bits(ElementType type) noexcept {
-    return loads_bits<T> && kind_of(type) != 'c' && size_of(type) <= static_cast<int>(sizeof(T)) ? size_of(type)
-                                                                                                 : 0;
+Loading loading_of(const ElementwiseLaunch &launch, int operand) noexcept {
+    const ElementType type = launch.types[operand];
+    const bool has_bits = loads_bits<T> && kind_of(type) != 'c' && size_of(type) <= static_cast<int>(sizeof(T));
+    if (launch.immediate[operand]) return Loading::value;
+    if (launch.compute == ElementType::bool_ || (launch.op == Op::where && operand == 1))
+        return has_bits ? Loading::bits_of_truth : Loading::truth;
+    if (launch.split) return Loading::split;
+    if (!has_bits) return type == ElementTypeOf<T>::value ? Loading::t : Loading::other;
+    if (type == ElementTypeOf<T>::value) return Loading::bits_of_t;
+    if (std::is_same_v<T, float> && type == ElementType::bfloat16) return Loading::bits_of_bfloat16;
+    if (std::is_same_v<T, float> && type == ElementType::float16) return Loading::bits_of_float16;
+    return is_wide<T> && is_short_integer(type) ? Loading::bits_of_short_integer : Loading::bits_of_other;
+}
+
+constexpr bool is_of_bits(Loading loading) {
+    return loading >= Loading::bits_of_t && loading <= Loading::bits_of_truth;
+}
+
+// Sets how an input is loaded: whether T's kernels can.
+template <typename T, int inputs>
+bool set_loading(const ElementwiseLaunch &launch, int input, StridedParams<T, inputs> *p) noexcept {
+    const ElementType type = launch.types[input + 1];
+    const Loading loading = loading_of<T>(launch, input + 1);
+    p->loadings[input] = loading;
+    if (is_of_bits(loading)) p->sizes[input] = static_cast<std::int8_t>(size_of(type));
+    switch (loading) {
+        case Loading::value: p->values[input] = value_of<T>(launch, input + 1); return true;
+        case Loading::bits_of_truth:
+            // All but the sign of a float.
+            p->masks[input] = static_cast<Bits<T>>(
+                kind_of(type) == 'f' ? (std::uint64_t{1} << (8 * size_of(type) - 1)) - 1 : ~std::uint64_t{0});
+            return true;
+        case Loading::truth: return true;
+        case Loading::bits_of_short_integer: p->short_integers[input] = short_integer(type); break;
+        default: break;
+    }
+    return may_be_beside(type, ElementTypeOf<T>::value, inputs);
 }
 
 // Where columns lie: in tiles along all dimensions but one, else along all, of which one is shorter.
@@ -301,7 +354,6 @@ cudaError_t launch_strided_of(const ElementwiseLaunch &launch, const StridedPlan
     p.compute = launch.compute;
     // In 32 bits the complement of a truth is none.
     if (launch.compute == ElementType::bool_ && launch.op == Op::bitwise_invert) p.op = Op::logical_not;
-    p.split = launch.split;
     p.tiles = {Divider::make(static_cast<std::uint32_t>(plan.across)), static_cast<std::int8_t>(plan.column_bits),
                static_cast<std::int8_t>(plan.lane_bits)};
     p.rows = static_cast<std::uint32_t>(launch.shape[plan.dimension]);
@@ -313,23 +365,12 @@ cudaError_t launch_strided_of(const ElementwiseLaunch &launch, const StridedPlan
     for (int j = 0; j <= inputs; ++j) {
         p.data[j] = launch.data[j];
         p.types[j] = launch.types[j];
-        p.immediate[j] = launch.immediate[j];
-        p.sizes[j] = static_cast<std::int8_t>(size_of_bits<T>(launch.types[j]));
         p.narrows[j] = launch.compute != ElementTypeOf<T>::value && launch.op != Op::copy &&
                        (j == 0 ? launch.types[0] != launch.result
                                : is_integer(launch.types[j]) && size_of(launch.types[j]) > 1);  // bytes are exact
-        p.truths[j] = launch.compute == ElementType::bool_ || (launch.op == Op::where && j == 1);
-        // All but the sign of a float.
-        if (j > 0 && p.sizes[j] != 0)
-            p.masks[j - 1] = static_cast<Bits<T>>(kind_of(launch.types[j]) == 'f'
-                                                      ? (std::uint64_t{1} << (8 * p.sizes[j] - 1)) - 1
-                                                      : ~std::uint64_t{0});
         p.row_strides[j] = static_cast<std::int32_t>(launch.strides[j][plan.dimension]);
         p.steps[j] = static_cast<std::int32_t>(launch.strides[j][plan.dimension] * plan.apart);
-        if (j > 0 && !launch.immediate[j] && !p.truths[j] &&
-            !may_be_beside(launch.types[j], ElementTypeOf<T>::value, inputs))
-            return cudaErrorInvalidValue;
-        if (j > 0 && launch.immediate[j]) p.values[j - 1] = value_of<T>(launch, j);
+        if (j > 0 && !set_loading(launch, j - 1, &p)) return cudaErrorInvalidValue;
     }
     return launch_kernel<strided_kernel<T, inputs>>(plan.blocks, kThreads, stream, p, launch.prepared);
 }

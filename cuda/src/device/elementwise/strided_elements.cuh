@@ -39,6 +39,21 @@ constexpr bool may_be_beside(ElementType from, ElementType wide, int inputs) {
 template <typename From, typename T, int inputs>
 inline constexpr bool is_loaded = may_be_beside(ElementTypeOf<From>::value, ElementTypeOf<T>::value, inputs);
 
+// How elements become T, as the host finds it once. What is loaded as bits is loaded before any is converted.
+enum class Loading : std::int8_t {
+    value,  // given by value
+    bits_of_t,
+    bits_of_bfloat16,
+    bits_of_float16,
+    bits_of_short_integer,
+    bits_of_other,
+    bits_of_truth,
+    t,
+    other,
+    truth,
+    split,  // a part of a number of 64 bits
+};
+
 // An element in T, or its truth, which is looked at in its own type: what is small there may be zero in T.
 template <typename T, bool truth, typename From>
 __device__ T loaded_as(From value) {
@@ -111,44 +126,35 @@ __device__ __noinline__ Some<T> converted_bits(ElementType type, SomeBits<T> bit
 }
 
 // Short integers and truths from their low bits: what differs by type are numbers, so that all share the code.
-template <typename T>
-__device__ Some<T> from_short_integers(ElementType type, SomeBits<T> bits) {
-    const bool is_bool = type == ElementType::bool_;
+struct ShortInteger {
+    std::uint32_t mask;
+    std::uint32_t sign;
+    std::int32_t most;
+};
+
+CUKERN_HD constexpr bool is_short_integer(ElementType type) {
+    return type == ElementType::bool_ || type == ElementType::int8 || type == ElementType::int16 ||
+           type == ElementType::uint8 || type == ElementType::uint16;
+}
+
+CUKERN_HD constexpr ShortInteger short_integer(ElementType type) {
     const bool is_short = type == ElementType::int16 || type == ElementType::uint16;
-    const std::uint32_t mask = is_short ? 0xFFFF : 0xFF;
-    const std::uint32_t sign = type == ElementType::int8 ? 0x80 : type == ElementType::int16 ? 0x8000 : 0;
-    const int most = is_bool ? 1 : INT32_MAX;
+    return {is_short ? 0xFFFFU : 0xFFU,
+            type == ElementType::int8    ? 0x80U
+            : type == ElementType::int16 ? 0x8000U
+                                         : 0U,
+            type == ElementType::bool_ ? 1 : INT32_MAX};
+}
+
+template <typename T>
+__device__ Some<T> from_short_integers(const ShortInteger &integer, const SomeBits<T> &bits) {
     Some<T> x;
 #pragma unroll
     for (int k = 0; k < kStridedElements<T>; ++k)
-        x.values[k] =
-            static_cast<T>(min(static_cast<std::int32_t>(((bits.values[k] & mask) ^ sign) - sign), most));
+        x.values[k] = static_cast<T>(
+            min(static_cast<std::int32_t>(((bits.values[k] & integer.mask) ^ integer.sign) - integer.sign),
+                integer.most));
     return x;
-}
-
-// The same, with the conversions that are most frequent in place.
-template <typename T, int inputs>
-__device__ Some<T> from_bits(ElementType type, SomeBits<T> bits) {
-    if (type == ElementTypeOf<T>::value) return bit_cast<Some<T>>(bits);
-    if constexpr (std::is_same_v<T, float>) {
-        if (type == ElementType::bfloat16) {
-            for (int k = 0; k < kStridedElements<T>; ++k) bits.values[k] <<= 16;
-            return bit_cast<Some<T>>(bits);
-        }
-        if (type == ElementType::float16) {
-            Some<T> x;
-#pragma unroll
-            for (int k = 0; k < kStridedElements<T>; ++k)
-                x.values[k] = to_float(Float16{static_cast<std::uint16_t>(bits.values[k])});
-            return x;
-        }
-    }
-    if constexpr (is_wide<T>) {
-        if (type == ElementType::bool_ || type == ElementType::int8 || type == ElementType::int16 ||
-            type == ElementType::uint8 || type == ElementType::uint16)
-            return from_short_integers<T>(type, bits);
-    }
-    return converted_bits<T, inputs>(type, bits);
 }
 
 // Of types that are not loaded as bits.
@@ -235,8 +241,7 @@ __device__ __noinline__ Some<T> narrowed_to(ElementType type, Some<T> values) {
             value = is_half ? to_float(stored_as<Float16>(value)) : to_float(stored_as<BFloat16>(value));
         return values;
     } else {
-        SomeBits<T> bits = bit_cast<SomeBits<T>>(values);
-        return from_short_integers<T>(type, bits);
+        return from_short_integers<T>(short_integer(type), bit_cast<SomeBits<T>>(values));
     }
 }
 
