@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 import warnings
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -288,6 +289,28 @@ def test_variance_far_from_zero(dtype: np.dtype, rng: np.random.Generator) -> No
             for axis in (None, *range(len(shape))):
                 for x in (a, a[::-1]):
                     assert_reduced(cukern.var(x, axis=axis), "var", x, axis=axis)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int16", "int32", "uint8", "uint16", "uint32"])
+def test_variance_of_integers(dtype: str, on_gpu: bool, rng: np.random.Generator) -> None:
+    """On the GPU sums are exact: 4 units come from the last steps, twice that from the square of a root.
+
+    Those are 1 of each sum, which the difference makes 3 at most, as one sum is at most half of the other, and 1 of the
+    factor and the product.
+    """
+    info = np.iinfo(dtype) if dtype != "bool" else None
+    least, most = (0, 1) if info is None else (info.min, info.max)
+    ends = rng.choice(np.array([least, most]), 3000)
+    near = np.where(np.arange(3000) == 7, most - 1, most)
+    for values in (rng.integers(least, most, 3000, endpoint=True), ends, near, np.full(3000, least), ends[:1]):
+        a = values.astype(dtype)
+        exact = [int(x) for x in a]
+        squares = len(exact) * sum(x * x for x in exact) - sum(exact) ** 2
+        want = float(Fraction(squares, len(exact) ** 2))
+        got = [cukern.var(a), cukern.var(a[::-1]), cukern.var(np.stack([a, a], 1)[:, 1]), cukern.std(a) ** 2]
+        got += list(cukern.var(np.stack([a, a[::-1]]), axis=1)) + list(cukern.var(np.stack([a, a], 1), axis=0))
+        bound = 8 if on_gpu else 40
+        np.testing.assert_allclose([float(x) for x in got], want, rtol=bound * np.finfo(float).eps)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"])

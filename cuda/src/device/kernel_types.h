@@ -47,6 +47,8 @@ constexpr ElementType stored_type(Op op, ElementType type) {
         case Op::sum:
         case Op::mean:
         case Op::prod: return type == ElementType::int64 ? ElementType::uint64 : type;
+        case Op::var:
+        case Op::std: return type == ElementType::int32 ? ElementType::uint32 : type;
         case Op::any:
         case Op::all: return type == ElementType::complex128 ? type : type_of('u', size_of(type));
         case Op::max:
@@ -57,7 +59,8 @@ constexpr ElementType stored_type(Op op, ElementType type) {
     }
 }
 constexpr bool has_stored_kernel(Op op, ElementType type) {
-    if (info(op).rule == ResultRule::variance) return is_floating(type) || kind_of(type) == 'c';
+    if (info(op).rule == ResultRule::variance)
+        return is_floating(type) || kind_of(type) == 'c' || type == ElementType::uint32;
     if (op == Op::mean) return type == ElementType::uint64;  // others are sums, divided at the end
     return stored_type(op, type) == type && (type != ElementType::bool_ || op != Op::max);
 }

@@ -49,6 +49,8 @@ struct ReduceLimits {
     std::int64_t slots = 1 << 16;             // of partial results of pieces
 };
 
+// The type of elements that the kernels load: another one than that of the input, if those are converted first.
+ElementType loaded_type(const ReduceLaunch &launch) noexcept;
 // Whether the kernels load what is stored, and all at once; else elements are converted first, or taken in pieces.
 bool reduces_as_stored(const ReduceLaunch &launch, const ReduceLimits &limits) noexcept;
 // Whether the packed dimension is reduced, of what they serve; else it is kept.

@@ -48,13 +48,13 @@ struct Reducer;
 
 // What becomes of the joined value of all elements.
 struct Finish {
-    double divisor = 0;  // of a mean: the number of elements; 0: of a sum
+    double divisor = 0;  // of a mean and a variance: the number of elements; 0: of a sum
     double factor = 1;   // of a variance: the squares' part that it is
     bool root = false;   // of a variance
     bool product = false;
     bool all = false;        // whether all elements are nonzero, instead of any
     bool wide = false;       // results are of the type that 16-bit floats are added up in
-    bool is_signed = false;  // of a mean of integers
+    bool is_signed = false;  // of a mean or a variance of integers
 };
 
 template <typename T>
@@ -257,6 +257,49 @@ struct VarianceReducer {
         return returned<R>(finish.root ? std::sqrt(variance) : variance);
     }
 };
+// Of less than 2**31 integers of up to 32 bits, without an error until the end: their sum, and that of their
+// squares in 96 bits. Both give the squared distances from the integer next to the mean, without an error. The
+// squared distances from the mean itself are less, by half of that at most.
+struct IntegerVariance {
+    struct A {
+        std::int64_t sum;
+        std::uint64_t squares;
+        std::uint32_t upper_squares;  // times 2**64
+    };
+    bool is_signed;
+
+    CUKERN_HD static A identity() { return {}; }
+    CUKERN_HD A of(std::uint32_t element, std::int64_t) const {
+        const std::int64_t value = is_signed ? std::int64_t{static_cast<std::int32_t>(element)} : element;
+        return {value, static_cast<std::uint64_t>(value) * static_cast<std::uint64_t>(value), 0};
+    }
+    CUKERN_HD static A join(A a, A b) {
+        a.sum += b.sum;
+        a.squares += b.squares;
+        a.upper_squares += b.upper_squares + (a.squares < b.squares ? 1U : 0U);
+        return a;
+    }
+    template <typename R>
+    CUKERN_HD static R result(A all, const Finish &finish) {
+        const auto near = static_cast<std::int64_t>(std::rint(static_cast<double>(all.sum) / finish.divisor));
+        const std::int64_t rest = all.sum - near * static_cast<std::int64_t>(finish.divisor);
+        // Squares less near * (sum + rest), whose factors have the same sign.
+        const auto factor = static_cast<std::uint32_t>(near < 0 ? -near : near);
+        const auto other = static_cast<std::uint64_t>(near < 0 ? -(all.sum + rest) : all.sum + rest);
+        const std::uint64_t upper = factor * (other >> 32);
+        const std::uint64_t lower = factor * (other & 0xFFFFFFFFU);
+        const std::uint64_t product = lower + (upper << 32);
+        const auto upper_product = static_cast<std::uint32_t>(upper >> 32) + (product < lower ? 1U : 0U);
+        const std::uint64_t low = all.squares - product;
+        const std::uint32_t high = all.upper_squares - upper_product - (all.squares < product ? 1U : 0U);
+        constexpr double kUpper = 18446744073709551616.0;  // 2**64
+        const double squares = kUpper * high + static_cast<double>(low);
+        const double of_rest = static_cast<double>(rest) * static_cast<double>(rest) / finish.divisor;
+        const double variance = (squares - of_rest) * finish.factor;
+        return static_cast<R>(finish.root ? std::sqrt(variance) : variance);
+    }
+};
+
 template <typename T>
 struct Reducer<Op::var, T> : VarianceReducer<T> {};
 template <typename T>
@@ -352,8 +395,8 @@ struct Reducer<Op::argmax, T> : IndexReducer<T, true, std::int64_t> {};
 template <typename T>
 struct Reducer<Op::argmin, T> : IndexReducer<T, false, std::int64_t> {};
 
-// What kernels reduce by: sums and products by one, means of integers of 64 bits, and of fewer than 2**31 elements
-// indices half as wide.
+// What kernels reduce by: sums and products by one, means of integers of 64 bits, variances of those of 32 bits,
+// and of fewer than 2**31 elements indices half as wide.
 template <Op op, typename T>
 struct InKernel {
     using type = Reducer<op, T>;
@@ -365,6 +408,10 @@ struct InKernel<Op::sum, T> {
 template <>
 struct InKernel<Op::mean, std::uint64_t> {
     using type = WideMean;
+};
+template <>
+struct InKernel<Op::var, std::uint32_t> {
+    using type = IntegerVariance;
 };
 template <typename T>
 struct InKernel<Op::argmax, T> {
@@ -412,8 +459,9 @@ constexpr bool reduces_in(Op op, ElementType type) {
 inline Finish finish_of(Op op, std::int64_t elements, double correction, bool wide = false) {
     const auto count = static_cast<double>(elements);
     Finish finish;
-    if (op == Op::mean) finish.divisor = count;
-    if (op == Op::var || op == Op::std) finish.factor = 1 / (count < correction ? 0 : count - correction);
+    const bool is_variance = info(op).rule == ResultRule::variance;
+    if (op == Op::mean || is_variance) finish.divisor = count;
+    if (is_variance) finish.factor = 1 / (count < correction ? 0 : count - correction);
     finish.root = op == Op::std;
     finish.product = op == Op::prod;
     finish.all = op == Op::all;

@@ -12,12 +12,20 @@ bool reduces_along_rows(const ReduceLaunch &launch) noexcept {
     return last == 0 || bytes >= (launch.kept < kFewResults ? kShortSegmentOfFew : kShortSegment);
 }
 
+ElementType loaded_type(const ReduceLaunch &launch) noexcept {
+    if (returns_wide(launch)) return launch.type;
+    const bool is_variance = info(launch.op).rule == ResultRule::variance;
+    const bool is_exact = is_integer(launch.type) || launch.type == ElementType::bool_;
+    // IntegerVariance is of 32 bits, and holds the sums of as many elements; else variances are of floats.
+    if (is_variance && is_exact && launch.compute == ElementType::float64 && size_of(launch.type) <= 4 &&
+        launch.reduced <= ReduceLimits{}.reduced)
+        return size_of(launch.type) == 4 ? launch.type : ElementType::int32;
+    const bool is_stored = launch.compute == compute_type(launch.op, launch.type, launch.type);
+    return is_stored && !(is_variance && is_exact) ? launch.type : launch.compute;
+}
+
 bool reduces_as_stored(const ReduceLaunch &launch, const ReduceLimits &limits) noexcept {
-    if (launch.reduced > limits.reduced) return false;
-    if (returns_wide(launch)) return true;
-    if (launch.compute != compute_type(launch.op, launch.type, launch.type)) return false;
-    // A variance of integers is of floats, to which they are converted.
-    return info(launch.op).rule != ResultRule::variance || launch.compute == launch.type;
+    return launch.reduced <= limits.reduced && loaded_type(launch) == launch.type;
 }
 
 }  // namespace cukern::cuda

@@ -191,10 +191,11 @@ cudaError_t launch_columns(const ReduceLaunch &launch, cudaStream_t stream) noex
         error = launch_kernel<columns_kernel<F, T, R, size.value, loads.value>>(grid.blocks, kThreads, stream, p);
     };
     if (grid.size == 1) with(Int<1>{}, Int<kColumnLoads<F, T, 1>>{});
-    if constexpr (kSize > 1 && !is_wide_mean<F>)
+    if constexpr (kSize > 1 && !has_columns_alone<F>) {
         if (grid.size == kSize) with(Int<kSize>{}, Int<kColumnLoads<F, T, kSize>>{});
-    if constexpr (sizeof(T) >= 4 && kHalf > 1 && !is_variance<F>)
-        if (grid.size == kHalf) with(Int<kHalf>{}, Int<kShortColumnLoads<F, T>>{});
+        if constexpr (sizeof(T) >= 4 && kHalf > 1 && !is_variance<F>)
+            if (grid.size == kHalf) with(Int<kHalf>{}, Int<kShortColumnLoads<F, T>>{});
+    }
     return error != cudaSuccess ? error : combine<F, R>(launch, p.target, stream);
 }
 #endif

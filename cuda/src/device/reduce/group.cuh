@@ -31,9 +31,9 @@ template <typename F>
 inline constexpr bool is_variance = false;
 template <typename T>
 inline constexpr bool is_variance<Reducer<Op::var, T>> = true;
-// Rare, so that it has one kernel: for columns, one a thread, which along rows is almost as fast.
+// Rare, so that each has one kernel: for columns, one a thread, which along rows is almost as fast.
 template <typename F>
-inline constexpr bool is_wide_mean = std::is_same_v<F, WideMean>;
+inline constexpr bool has_columns_alone = std::is_same_v<F, WideMean> || std::is_same_v<F, IntegerVariance>;
 template <typename F>
 inline constexpr bool is_heavy = gives_index<F> || is_variance<F>;
 // Whether it takes several elements at once.
@@ -45,7 +45,7 @@ template <typename F>
 __device__ F reducer_of(const Finish &finish) {
     F f{};
     if constexpr (is_sum<F>) f.product = finish.product;
-    if constexpr (is_wide_mean<F>) f.is_signed = finish.is_signed;
+    if constexpr (has_columns_alone<F>) f.is_signed = finish.is_signed;
     return f;
 }
 
@@ -292,7 +292,7 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const CombineParams<R
 #ifndef __CUDACC_RTC__  // which compiles the kernels alone
 template <typename F, typename T>
 constexpr ReduceTraits traits_of() {
-    return {sizeof(T), is_wide_mean<F> ? 1 : Vector<T>::kSize, sizeof(typename F::A), gives_index<F>,
+    return {sizeof(T), has_columns_alone<F> ? 1 : Vector<T>::kSize, sizeof(typename F::A), gives_index<F>,
             is_variance<F>};
 }
 

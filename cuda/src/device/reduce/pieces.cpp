@@ -11,15 +11,11 @@
 namespace cukern::cuda {
 namespace {
 
-bool converts(const ReduceLaunch &launch) noexcept {
-    ReduceLaunch any_size = launch;
-    any_size.reduced = 1;
-    return !reduces_as_stored(any_size, {});
-}
+bool converts(const ReduceLaunch &launch) noexcept { return loaded_type(launch) != launch.type; }
 
 ReducePieces pieces_of(const ReduceLaunch &launch, const ReduceLimits &limits) noexcept {
     const std::int64_t elements =
-        converts(launch) ? limits.converted_bytes / size_of(launch.compute) : limits.reduced * launch.kept;
+        converts(launch) ? limits.converted_bytes / size_of(loaded_type(launch)) : limits.reduced * launch.kept;
     return plan_pieces(launch, {limits.reduced, elements, limits.slots});
 }
 
@@ -44,12 +40,12 @@ Scratch lay_scratch(const ReduceLaunch &launch, const ReducePieces &pieces) noex
     scratch.joined = scratch.shares ? partial_bytes(launch) : 0;
     scratch.converted = scratch.joined + (scratch.joins ? kPartialBytes : 0);
     scratch.bytes = scratch.converted;
-    if (converts(launch)) scratch.bytes += pieces.kept * pieces.reduced * size_of(launch.compute);
+    if (converts(launch)) scratch.bytes += pieces.kept * pieces.reduced * size_of(loaded_type(launch));
     return scratch;
 }
 
 // Converts the elements of a piece into packed memory, in about the order that they have.
-cudaError_t convert(ReduceLaunch &piece, void *to, cudaStream_t stream) noexcept {
+cudaError_t convert(ReduceLaunch &piece, ElementType type, void *to, cudaStream_t stream) noexcept {
     const bool across = lies_across(piece);
     TensorView from;
     from.data = const_cast<void *>(piece.in);
@@ -61,9 +57,9 @@ cudaError_t convert(ReduceLaunch &piece, void *to, cudaStream_t stream) noexcept
             from.strides[from.ndim++] = kept ? piece.kept_strides[d] : piece.reduced_strides[d];
         }
     }
-    const TensorView packed = packed_like(from, piece.compute, to);
+    const TensorView packed = packed_like(from, type, to);
     piece.in = to;
-    piece.type = piece.compute;
+    piece.type = type;
     piece.num_kept = piece.num_reduced = 1;
     piece.kept_shape[0] = piece.kept;
     piece.kept_strides[0] = across ? 1 : piece.reduced;
@@ -103,7 +99,9 @@ cudaError_t launch_in_pieces(const ReduceLaunch &launch, const ReduceLimits &lim
                 piece.slots = std::min(pieces.num_reduced, limits.slots);
                 piece.slot = slot;
             }
-            cudaError_t error = is_converted ? convert(piece, memory + scratch.converted, stream) : cudaSuccess;
+            cudaError_t error = is_converted
+                                    ? convert(piece, loaded_type(launch), memory + scratch.converted, stream)
+                                    : cudaSuccess;
             if (error == cudaSuccess) error = launch_stored_reduction(piece, stream);
             if (error != cudaSuccess) return error;
         }

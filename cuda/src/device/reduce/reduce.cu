@@ -30,11 +30,12 @@ cudaError_t launch_stored(const ReduceLaunch &launch, cudaStream_t stream) noexc
         return cudaErrorInvalidValue;
     } else {
         using F = KernelReducer<op, T>;
-        using Long = std::conditional_t<op == Op::sum || op == Op::mean, F, Reducer<op, T>>;
+        using Long = std::conditional_t<gives_index<F>, Reducer<op, T>, F>;
         constexpr bool kWidens = op == Op::sum && (is_integer(kType) || kind_of(kType) == 'b');
-        using R = reduced_t<op, std::conditional_t<kWidens, accumulator_t<T>, T>>;
+        using R = std::conditional_t<std::is_same_v<F, IntegerVariance>, double,
+                                     reduced_t<op, std::conditional_t<kWidens, accumulator_t<T>, T>>>;
         if (launch.slots > 0 && launch.slot >= launch.slots) return join_pieces<F, Long, T, R>(launch, stream);
-        if constexpr (!is_wide_mean<F>)
+        if constexpr (!has_columns_alone<F>)
             if (reduces_along_rows(launch)) return launch_rows<F, T, R>(launch, stream);
         return launch_columns<F, T, R>(launch, stream);
     }
