@@ -1,4 +1,4 @@
-"""What any and all take for true, wherever it lies in a row, and sums of integers narrower than their sum."""
+"""What any and all take for true, wherever it lies in a row, powers of truths, and sums of short integers."""
 
 from __future__ import annotations
 
@@ -97,6 +97,23 @@ def test_sums_of_bytes_that_are_true() -> None:
     x = cukern.asarray(a.view(np.bool_), copy=True)
     assert int(cukern.sum(x)) == np.count_nonzero(a)
     assert float(cukern.mean(x)) == np.count_nonzero(a) / a.size
+
+
+def test_powers_of_truths() -> None:
+    """0 only where the first is false and the second true, whatever bytes are true, for every type of out."""
+    x, y = (np.array(part, np.uint8).view(np.bool_) for part in ([0, 0, 1, 2] * 70, [0, 3, 0, 1] * 70))
+    want = np.array([1, 0, 1, 1] * 70, np.int8)
+    for a, b in ((x, y), (x[::-1], y[::-1]), (x.reshape(40, 7).T, y.reshape(40, 7).T)):
+        expected = want[::-1] if a.strides[0] < 0 else want.reshape(40, 7).T if a.ndim == 2 else want
+        got = np.asarray(cukern.pow(a, b))
+        assert got.dtype == np.int8
+        assert np.array_equal(got, expected)
+        for dtype in ("int8", "int64", "float16", "complex64"):
+            out = np.empty(a.shape, dtype)
+            assert cukern.pow(a, b, out=out) is out
+            assert np.array_equal(out, expected)
+    assert np.asarray(cukern.pow(x, True)).tolist() == [0, 0, 1, 1] * 70
+    assert np.asarray(cukern.pow(False, y)).tolist() == [1, 0, 1, 0] * 70
 
 
 @pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)

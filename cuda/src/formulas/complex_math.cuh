@@ -160,13 +160,17 @@ CUKERN_HD int exponent_beyond(R x) {
 }
 
 #ifndef __CUDA_ARCH__
+// log(1 + x), for results that are rounded to float32. Of small numbers std::log1p takes a third of the time that
+// it takes of others, for which std::log is accurate enough.
+inline double log_beyond_1(double x) { return std::abs(x) < 0x1p-4 ? std::log1p(x) : std::log(1 + x); }
+
 // log(abs(z)) in float64, which holds the squares of both parts of a complex64 exactly, whatever their size.
 inline float log_modulus_by_squares(float larger, float smaller) {
     const double a = static_cast<double>(larger) * larger;
     const double b = static_cast<double>(smaller) * smaller;
     const double sum = a + b;
     const double dropped = b - (sum - a);
-    const bool is_near_1 = sum > 0.5 && sum < 2;
+    const bool is_near_1 = std::abs(sum - 1) < 0x1p-4;
     return static_cast<float>((is_near_1 ? std::log1p((sum - 1) + dropped) : std::log(sum)) / 2);
 }
 #endif
@@ -221,7 +225,7 @@ CUKERN_LONG_FUNCTION C log1p(C z) {
 #ifndef __CUDA_ARCH__
         const Z wide = {z.real, z.imag};
         const double beyond_1 = wide.real * (2 + wide.real) + wide.imag * wide.imag;
-        return {static_cast<Part<C>>(std::log1p(beyond_1) / 2), argument};
+        return {static_cast<Part<C>>(log_beyond_1(beyond_1) / 2), argument};
 #else
         return {std::log1p(z.real * (2 + z.real) + z.imag * z.imag) / 2, argument};
 #endif

@@ -178,22 +178,6 @@ typename Reducer<op, T>::A reduce_block(const T *elements, std::int64_t n, std::
     return sum;
 }
 
-// The largest or least complex number of whole blocks, of which those without its real part are left out; false
-// where there may be a NaN.
-template <Op op, typename T>
-bool reduce_complex(const T *elements, std::int64_t n, T *result) noexcept {
-    decltype(T::real) extreme;
-    if (!find_extreme<op == Op::min>(elements, n, &extreme)) return false;
-    bool is_found = false;
-    for (std::int64_t at = 0; at < n; at += kComplexBlock) {
-        if (!has_real(elements + at, extreme)) continue;
-        const T part = reduce_block<op>(elements + at, kComplexBlock, at);
-        *result = is_found ? Reducer<op, T>::join(*result, part) : part;
-        is_found = true;
-    }
-    return is_found;
-}
-
 // The same of more.
 template <Op op, typename T>
 typename Reducer<op, T>::A reduce_long_block(const T *elements, std::int64_t n, std::int64_t first) noexcept {
@@ -201,7 +185,7 @@ typename Reducer<op, T>::A reduce_long_block(const T *elements, std::int64_t n, 
     if constexpr (is_complex<T> && (op == Op::max || op == Op::min)) {
         const std::int64_t whole = n - n % kComplexBlock;
         T result;
-        if (whole > 0 && reduce_complex<op>(elements, whole, &result))
+        if (whole > 0 && find_complex<op == Op::min>(elements, whole, &result))
             return whole == n ? result : F::join(result, reduce_block<op>(elements + whole, n - whole, whole));
     }
     auto sum = reduce_block<op>(elements, std::min(n, kBlock), first);

@@ -165,11 +165,27 @@ void plan_answer(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcep
     plan_elementwise(own, launch);
 }
 
+// A power of truths is 0 where the first is false and the second is true: a comparison of them.
+void plan_power_of_truths(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
+    TensorView out = *call.out;
+    if (is_integer(out.type) && size_of(out.type) == 1) out.type = ElementType::bool_;  // the same bytes
+    ElementwiseCall own = call;
+    own.op = Op::greater_equal;
+    own.compute = ElementType::bool_;
+    own.out = &out;
+    plan_elementwise(own, launch);
+}
+
 }  // namespace
 
 void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
     if (call.inputs[1] == nullptr && asks_integers(call)) {
         plan_answer(call, launch);
+        return;
+    }
+    if (call.op == Op::pow && call.inputs[0]->type == ElementType::bool_ &&
+        call.inputs[1]->type == ElementType::bool_) {
+        plan_power_of_truths(call, launch);
         return;
     }
     const TensorView &out = *call.out;
