@@ -298,19 +298,29 @@ def test_variance_of_integers(dtype: str, on_gpu: bool, rng: np.random.Generator
     Those are 1 of each sum, which the difference makes 3 at most, as one sum is at most half of the other, and 1 of the
     factor and the product.
     """
-    info = np.iinfo(dtype) if dtype != "bool" else None
-    least, most = (0, 1) if info is None else (info.min, info.max)
-    ends = rng.choice(np.array([least, most]), 3000)
-    near = np.where(np.arange(3000) == 7, most - 1, most)
-    for values in (rng.integers(least, most, 3000, endpoint=True), ends, near, np.full(3000, least), ends[:1]):
-        a = values.astype(dtype)
-        exact = [int(x) for x in a]
-        squares = len(exact) * sum(x * x for x in exact) - sum(exact) ** 2
-        want = float(Fraction(squares, len(exact) ** 2))
-        got = [cukern.var(a), cukern.var(a[::-1]), cukern.var(np.stack([a, a], 1)[:, 1]), cukern.std(a) ** 2]
-        got += list(cukern.var(np.stack([a, a[::-1]]), axis=1)) + list(cukern.var(np.stack([a, a], 1), axis=0))
-        bound = 8 if on_gpu else 40
-        np.testing.assert_allclose([float(x) for x in got], want, rtol=bound * np.finfo(float).eps)
+    least, most = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    bound = 8 * np.finfo(float).eps if on_gpu else 40 * np.finfo(float).eps
+    for count in (1, 3000, 15_000):
+        ends = rng.choice(np.array([least, most]), count)
+        near = np.where(np.arange(count) == 7, most - 1, most)
+        for values in (rng.integers(least, most, count, endpoint=True), ends, near, np.full(count, least)):
+            a = values.astype(dtype)
+            exact = [int(x) for x in a]
+            want = float(Fraction(count * sum(x * x for x in exact) - sum(exact) ** 2, count**2))
+            got = [cukern.var(a), cukern.var(a[::-1]), cukern.var(np.stack([a, a], 1)[:, 1]), cukern.std(a) ** 2]
+            got += list(cukern.var(np.stack([a, a[::-1]]), axis=1)) + list(cukern.var(np.stack([a, a], 1), axis=0))
+            np.testing.assert_allclose([float(x) for x in got], want, rtol=bound)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16"])
+def test_variance_of_many_short_integers(dtype: str, on_gpu: bool, rng: np.random.Generator) -> None:
+    """Of more than the GPU converts at once."""
+    count = 200_000 if SMALL else 9_000_001
+    a = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, count, dtype, endpoint=True)
+    wide = a.astype(np.int64)
+    squares = count * int(np.sum(wide * wide)) - int(np.sum(wide)) ** 2
+    bound = 8 * np.finfo(float).eps if on_gpu else 40 * np.finfo(float).eps
+    np.testing.assert_allclose(float(cukern.var(a)), float(Fraction(squares, count**2)), rtol=bound)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"])

@@ -48,7 +48,7 @@ struct Reducer;
 
 // What becomes of the joined value of all elements.
 struct Finish {
-    double divisor = 0;  // of a mean and a variance: the number of elements; 0: of a sum
+    double divisor = 0;  // of a mean and a variance: the number of elements; else 0
     double factor = 1;   // of a variance: the squares' part that it is
     bool root = false;   // of a variance
     bool product = false;
@@ -257,9 +257,9 @@ struct VarianceReducer {
         return returned<R>(finish.root ? std::sqrt(variance) : variance);
     }
 };
-// Of less than 2**31 integers of up to 32 bits, without an error until the end: their sum, and that of their
-// squares in 96 bits. Both give the squared distances from the integer next to the mean, without an error. The
-// squared distances from the mean itself are less, by half of that at most.
+// Of integers of up to 32 bits, as many as ReduceLimits allows, without an error until the end: their sum, and
+// that of their squares in 96 bits. Both give the squared distances from the integer next to the mean, without an
+// error. The squared distances from the mean itself are less, by half of that at most.
 struct IntegerVariance {
     struct A {
         std::int64_t sum;
@@ -459,7 +459,7 @@ constexpr bool reduces_in(Op op, ElementType type) {
 inline Finish finish_of(Op op, std::int64_t elements, double correction, bool wide = false) {
     const auto count = static_cast<double>(elements);
     Finish finish;
-    const bool is_variance = info(op).rule == ResultRule::variance;
+    const bool is_variance = op == Op::var || op == Op::std;
     if (op == Op::mean || is_variance) finish.divisor = count;
     if (is_variance) finish.factor = 1 / (count < correction ? 0 : count - correction);
     finish.root = op == Op::std;

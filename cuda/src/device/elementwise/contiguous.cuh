@@ -29,10 +29,10 @@ struct ContiguousParams {
     Op op;
 };
 
-// Blocks that a multiprocessor has at least. With 40 registers, which the compiler chooses by itself, inverse
-// sines of float64 keep some of their values in memory.
+// Blocks that a multiprocessor has at least. With 40 registers, which the compiler chooses by itself for float64,
+// inverse sines keep some of their values in memory; functions of complex128 take 44.
 template <typename T>
-inline constexpr int kContiguousBlocks = kMultiprocessorThreads * (sizeof(T) == 8 ? 5 : 6) / 8 / kThreads;
+inline constexpr int kContiguousBlocks = kMultiprocessorThreads * (sizeof(T) >= 8 ? 5 : 6) / 8 / kThreads;
 
 // `Operations`: One of them, or AnyOf a group.
 template <typename Operations, typename T, int inputs>

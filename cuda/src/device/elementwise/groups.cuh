@@ -94,8 +94,8 @@ __device__ auto apply_together(const E (&x)[inputs]) {
 }
 
 // How many elements of a vector are computed at once: the more, the longer is the code, and the more registers it
-// takes. Light operations take up to `most`, but for what is one instruction a word; functions two, of 16-bit
-// floats all, or four where they are long.
+// takes. Light operations take `most` or all; functions two, of 16-bit floats all, or four where they are long.
+// What is one instruction a word takes all.
 template <Op op, Group group, typename T>
 CUKERN_HD constexpr int elements_at_once(int most) {
     if (has_pairs<op, T> || sizeof(T) >= 8) return Vector<T>::kSize;
@@ -104,7 +104,8 @@ CUKERN_HD constexpr int elements_at_once(int most) {
     return most < Vector<T>::kSize ? most : Vector<T>::kSize;
 }
 
-// In a kernel of one operation, and of a group; and of a group where the code for each operation is long anyway.
+// `most` in a kernel of one operation, in one of a group, and in the kernels that transpose, which are long
+// already.
 constexpr int kAtOnceAlone = 16;
 template <Group group>
 inline constexpr int kAtOnce = arity(group) == 1   ? 16

@@ -303,6 +303,13 @@ constexpr bool is_of_bits(Loading loading) {
     return loading >= Loading::bits_of_t && loading <= Loading::bits_of_truth;
 }
 
+// Whether T may hold more of an element than a narrower type that is computed in: of integers, but not of bytes.
+constexpr bool may_be_too_wide(Loading loading, ElementType type) {
+    const bool is_converted = loading == Loading::bits_of_short_integer || loading == Loading::bits_of_other ||
+                              loading == Loading::other;
+    return is_converted && is_integer(type) && size_of(type) > 1;
+}
+
 // Sets how an input is loaded: whether T's kernels can.
 template <typename T, int inputs>
 bool set_loading(const ElementwiseLaunch &launch, int input, StridedParams<T, inputs> *p) noexcept {
@@ -365,12 +372,12 @@ cudaError_t launch_strided_of(const ElementwiseLaunch &launch, const StridedPlan
     for (int j = 0; j <= inputs; ++j) {
         p.data[j] = launch.data[j];
         p.types[j] = launch.types[j];
-        p.narrows[j] = launch.compute != ElementTypeOf<T>::value && launch.op != Op::copy &&
-                       (j == 0 ? launch.types[0] != launch.result
-                               : is_integer(launch.types[j]) && size_of(launch.types[j]) > 1);  // bytes are exact
         p.row_strides[j] = static_cast<std::int32_t>(launch.strides[j][plan.dimension]);
         p.steps[j] = static_cast<std::int32_t>(launch.strides[j][plan.dimension] * plan.apart);
         if (j > 0 && !set_loading(launch, j - 1, &p)) return cudaErrorInvalidValue;
+        p.narrows[j] =
+            launch.compute != ElementTypeOf<T>::value && launch.op != Op::copy &&
+            (j == 0 ? launch.types[0] != launch.result : may_be_too_wide(p.loadings[j - 1], p.types[j]));
     }
     return launch_kernel<strided_kernel<T, inputs>>(plan.blocks, kThreads, stream, p, launch.prepared);
 }

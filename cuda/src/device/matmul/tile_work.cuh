@@ -63,10 +63,11 @@ struct TileWork {
     }
 
     __device__ __forceinline__ bool is_whole(const TileSchedule &s) const { return step == 0 && end == s.steps; }
-    // Where the part of a shared tile lies in scratch memory, in tiles; and the first one that the block has.
+    // Where the part of a shared tile lies in scratch memory, in tiles.
     __device__ __forceinline__ std::int64_t part(const TileSchedule &s) const {
         return static_cast<int>(blockIdx.x) + tile - s.whole;
     }
+    // That of the block's first one, which its next ones follow.
     static __device__ __forceinline__ int first_part(const TileSchedule &s) {
         const int block = static_cast<int>(blockIdx.x);
         return block + static_cast<int>(s.of_steps.divide(static_cast<std::uint32_t>(s.share_begin(block))));

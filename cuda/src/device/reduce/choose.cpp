@@ -16,7 +16,8 @@ ElementType loaded_type(const ReduceLaunch &launch) noexcept {
     if (returns_wide(launch)) return launch.type;
     const bool is_variance = info(launch.op).rule == ResultRule::variance;
     const bool is_exact = is_integer(launch.type) || launch.type == ElementType::bool_;
-    // IntegerVariance is of 32 bits, and holds the sums of as many elements; else variances are of floats.
+    // IntegerVariance loads 32 bits. Its sums hold as many elements as one kernel may reduce, also of several
+    // pieces.
     if (is_variance && is_exact && launch.compute == ElementType::float64 && size_of(launch.type) <= 4 &&
         launch.reduced <= ReduceLimits{}.reduced)
         return size_of(launch.type) == 4 ? launch.type : ElementType::int32;

@@ -34,6 +34,11 @@ inline constexpr bool is_variance<Reducer<Op::var, T>> = true;
 // Rare, so that each has one kernel: for columns, one a thread, which along rows is almost as fast.
 template <typename F>
 inline constexpr bool has_columns_alone = std::is_same_v<F, WideMean> || std::is_same_v<F, IntegerVariance>;
+// Whether it takes signed integers and unsigned ones.
+template <typename F, typename = void>
+inline constexpr bool is_of_any_sign = false;
+template <typename F>
+inline constexpr bool is_of_any_sign<F, std::void_t<decltype(F::is_signed)>> = true;
 template <typename F>
 inline constexpr bool is_heavy = gives_index<F> || is_variance<F>;
 // Whether it takes several elements at once.
@@ -45,7 +50,7 @@ template <typename F>
 __device__ F reducer_of(const Finish &finish) {
     F f{};
     if constexpr (is_sum<F>) f.product = finish.product;
-    if constexpr (has_columns_alone<F>) f.is_signed = finish.is_signed;
+    if constexpr (is_of_any_sign<F>) f.is_signed = finish.is_signed;
     return f;
 }
 
