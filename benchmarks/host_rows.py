@@ -1,4 +1,4 @@
-"""The host back-end's speed beside NumPy's: ``python benchmarks/host_rows.py [--count N] [--threads N] [--survey]``.
+"""The host back-end's speed beside NumPy's: ``python benchmarks/host_rows.py [--count N] [--threads N]``.
 
 Each row of the table and each reduction, for seven element types, on packed random data with ``out=``, running sums
 and products, and ``copyto`` between element types and layouts: the median of seven alternated rounds. It needs no GPU.
@@ -7,6 +7,9 @@ Writes results/host_rows.json, and prints geometric means and the slowest.
 --survey: for 1 to 10^7 elements, with ``out=`` and fresh, on all threads: whether a call takes at most 1.1 of NumPy's
 time, and below 1000 elements at most 0.3 us more. What does not is measured again, and then may take 1.25. Writes
 results/host_survey.json.
+
+--large: operands of 64 MB on all threads, of some of the rows, drawn by the sources' hash; ``any`` and ``all``, which
+stop early, are left out. Writes results/host_large.json.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import itertools
 import json
 import math
 import os
+import random
 import statistics
 import sys
 import time
@@ -28,10 +32,16 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "scripts")]
 TYPES = ["float32", "float64", "int64", "int32", "int8", "bool", "complex64"]
 ROUNDS = 7
 SECONDS = 1e-3  # of NumPy, a round
+LARGE = 64 << 20  # bytes of an operand
+Case = tuple[str, str, Callable[[], Any], Callable[[], Any]]
 
 
-def cases(count: int, fresh: bool = False) -> Iterator[tuple[str, str, Callable[[], Any], Callable[[], Any]]]:
-    """Yield what is called, the element type, our call and NumPy's; both give one element type and shape."""
+def cases(
+    count: int, fresh: bool = False, types: list[str] = TYPES, is_drawn: Callable[[], bool] = lambda: True
+) -> Iterator[Case]:
+    """Yield what is called, the element type, our call and NumPy's; both give one element type and shape. They write
+    into the same array, since time depends on how addresses lie to each other.
+    """
     import numpy as np
     from survey_peers import OLD_NAMES
 
@@ -44,7 +54,9 @@ def cases(count: int, fresh: bool = False) -> Iterator[tuple[str, str, Callable[
         own, theirs = getattr(cukern, name), getattr(np, OLD_NAMES.get(name, name), None)
         if kind not in ("unary", "binary", "reduction") or name in ("real", "imag"):  # which are views in NumPy
             continue
-        for dtype in TYPES:
+        for dtype in types:
+            if not is_drawn():
+                continue
             scale = 8 if dtype.startswith(("float", "complex")) else 1
             numbers = rng.integers(1, 20, count) / (30 * scale if name in ("asin", "acos", "atanh") else scale)
             x, y = (np.asarray(part).astype(dtype) for part in (numbers, rng.integers(1, 6, count)))
@@ -54,6 +66,8 @@ def cases(count: int, fresh: bool = False) -> Iterator[tuple[str, str, Callable[
                 table = x[: side * side].reshape(side, side)
                 if name == "any":
                     table = np.zeros_like(table)
+                if name == "prod":  # which neither overflows nor vanishes: both take longer, and begin anywhere
+                    table = np.where(table > np.mean(table), 1, -1).astype(dtype)
                 shapes = [(f", axis {axis}", (table,), {"axis": axis}) for axis in (None, 0, 1)]
             for text, args, options in shapes:
                 try:
@@ -66,7 +80,7 @@ def cases(count: int, fresh: bool = False) -> Iterator[tuple[str, str, Callable[
                     name + text,
                     dtype,
                     lambda own=own, args=args, options=options, a=a: own(*args, out=a, **options),
-                    lambda theirs=theirs, args=args, options=options, b=b: theirs(*args, out=b, **options),
+                    lambda theirs=theirs, args=args, options=options, a=a: theirs(*args, out=a, **options),
                 )
                 if fresh:
                     yield (
@@ -77,7 +91,7 @@ def cases(count: int, fresh: bool = False) -> Iterator[tuple[str, str, Callable[
                     )
 
 
-def copies(count: int) -> Iterator[tuple[str, str, Callable[[], Any], Callable[[], Any]]]:
+def copies(count: int) -> Iterator[Case]:
     """Yield ``copyto`` from each element type that NumPy's rule allows, and of layouts, and running results."""
     import numpy as np
 
@@ -111,16 +125,18 @@ def copies(count: int) -> Iterator[tuple[str, str, Callable[[], Any], Callable[[
                 lambda to=to, source=source: cukern.copyto(to, source),
                 lambda to=to, source=source: np.copyto(to, source, casting="same_kind"),
             )
-        for axis, values in ((None, x.ravel()), (0, x), (1, x)):
-            for own, theirs in ((cukern.cumulative_sum, np.cumsum), (cukern.cumulative_prod, np.cumprod)):
-                if dtype == "bool":
-                    continue
-                out = theirs(values, axis=axis)
+        if dtype == "bool":
+            continue
+        signs = np.where(numbers > 50, 1, -1).astype(dtype)  # whose products neither overflow nor vanish
+        for own, theirs, values in ((cukern.cumulative_sum, np.cumsum, x), (cukern.cumulative_prod, np.cumprod, signs)):
+            for axis in (None, 0, 1):
+                given = values.ravel() if axis is None else values
+                out = theirs(given, axis=axis)
                 yield (
                     f"{own.__name__}, axis {axis}",
                     dtype,
-                    lambda own=own, values=values, axis=axis, out=out: own(values, axis=axis, out=out),
-                    lambda theirs=theirs, values=values, axis=axis, out=out: theirs(values, axis=axis, out=out),
+                    lambda own=own, given=given, axis=axis, out=out: own(given, axis=axis, out=out),
+                    lambda theirs=theirs, given=given, axis=axis, out=out: theirs(given, axis=axis, out=out),
                 )
 
 
@@ -187,6 +203,31 @@ def survey(counts: list[int]) -> None:
     path.write_text(json.dumps({**head, "sizes": sizes, "above the bound": slow}, indent=1) + "\n")
 
 
+def large() -> None:
+    """Measure operands of 64 MB, of rows that are drawn."""
+    import numpy as np
+    from source_id import source_id
+
+    rng = random.Random(source_id())
+    results = []
+    with np.errstate(all="ignore"):
+        for dtype in TYPES:
+            count = LARGE // np.dtype(dtype).itemsize
+            for name, _, own, theirs in cases(count, types=[dtype], is_drawn=lambda: rng.random() < 1 / 3):
+                if not name.startswith(("any", "all")):
+                    ours, numpys = times_of(own, theirs)
+                    results.append({"name": name, "type": dtype, "ours": ours, "numpy": numpys})
+    ratios = sorted(((each["numpy"] / each["ours"], each) for each in results), key=lambda pair: pair[0])
+    mean = mean_of([ratio for ratio, _ in ratios])
+    print(f"64 MB: {len(results)} cases, NumPy's time over ours {mean:.2f} in the mean, ", end="")
+    print(f"least {ratios[0][0]:.2f}, below 4: {sum(ratio < 4 for ratio, _ in ratios)}")
+    for ratio, each in ratios[:25]:
+        print(f"  {ratio:.2f} {each['name']} of {each['type']}, {each['ours'] * 1e3:.2f} ms")
+    head = {"sources": source_id(), "numpy": np.__version__, "cores": len(os.sched_getaffinity(0))}
+    path = HERE / "results/host_large.json"
+    path.write_text(json.dumps({**head, "mean": mean, "results": results}, indent=1) + "\n")
+
+
 def mean_of(ratios: list[float]) -> float:
     """Return the geometric mean."""
     return math.exp(statistics.fmean(map(math.log, ratios)))
@@ -197,10 +238,14 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--survey", action="store_true")
+    parser.add_argument("--large", action="store_true")
     parser.add_argument("--counts", type=int, nargs="*", default=[1, 10, 1000, 100_000, 10_000_000])
     options = parser.parse_args()
     if options.survey:
         survey(options.counts)
+        return
+    if options.large:
+        large()
         return
     os.environ |= {"CUKERN_NUM_THREADS": str(options.threads), "CUKERN_BACKEND": "host"}
     import numpy as np

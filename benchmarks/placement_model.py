@@ -1,7 +1,7 @@
 """The constants by which cukern chooses where calls on arrays of the host run.
 
-    python benchmarks/placement_model.py --measure     on a machine with a GPU: results/placement_model.json
-    python benchmarks/placement_model.py --write       writes cuda/src/placement/*.inc from that
+    python benchmarks/placement_model.py --measure     on a machine with a GPU: adds to results/placement_model.json
+    python benchmarks/placement_model.py --write       writes machines.inc and costs.inc in cuda/src from that
 
 Each constant is measured by itself, as the median of seven: an element of each row of the table on one thread, what
 threads read and write, what a call through the device takes, what goes over the link, and products.
@@ -34,7 +34,7 @@ LARGE = 1 << 26
 # In the order of `Machine` in cuda/src/placement/machines.h.
 FIELDS = [
     *("multiprocessors", "thread_memory", "most_memory", "host_call", "host_threads"),
-    *("small_call", "large_call", "thread_copies", "most_copies", "device_work"),
+    *("small_call", "large_call", "thread_copies", "most_copies", "device_work", "host_rows"),
     *("host_products", "device_products"),
 ]
 
@@ -165,9 +165,12 @@ def measure() -> None:
     result["multiprocessors"] = devices[0]["multiprocessors"]
     result["parts"] = {str(n): in_process("--part=all", n) for n in THREADS if n <= most}
     result |= in_process("--part=rows", 1)
-    if MODEL.exists() and (before := json.loads(MODEL.read_text()))["device"] == result["device"]:
-        lessen(result["rows"], before["rows"])
-    MODEL.write_text(json.dumps(result, indent=1) + "\n")
+    machines = json.loads(MODEL.read_text())["machines"]
+    before = [machine for machine in machines if machine["device"] == result["device"]]
+    if before:
+        lessen(result["rows"], before[0]["rows"])
+    others = [machine for machine in machines if machine["device"] != result["device"]]
+    MODEL.write_text(json.dumps({"machines": [*others, result]}, indent=1) + "\n")
     print(json.dumps(result["parts"], indent=1))
 
 
@@ -178,9 +181,15 @@ def lessen(rows: dict[str, dict[str, float]], before: dict[str, dict[str, float]
             costs[dtype] = min(cost, before.get(name, {}).get(dtype, cost))
 
 
-def constants(model: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a Machine."""
+def constants(model: dict[str, Any], rows: dict[str, dict[str, float]]) -> dict[str, Any]:
+    """Return the fields of a Machine; `rows`: what the table of costs has."""
     parts = model["parts"]
+    times = [
+        math.log(model["rows"][name][dtype] / cost)
+        for name, costs in rows.items()
+        for dtype, cost in costs.items()
+        if dtype in model["rows"].get(name, {})
+    ]
     one, most = parts["1"], parts[max(parts, key=int)]
     threaded = [part for threads, part in parts.items() if threads != "1"]
     bytes_of_call = 12 * (1 << 15)
@@ -196,6 +205,7 @@ def constants(model: dict[str, Any]) -> dict[str, Any]:
         "thread_copies": one["copies"],
         "most_copies": max(part["copies"] for part in parts.values()),
         "device_work": 1000.0,
+        "host_rows": math.exp(statistics.fmean(times)),
         "host_products": [one["host_products"][each] for each in PRODUCTS],
         "device_products": [most["device_products"][each] for each in PRODUCTS],
     }
@@ -207,14 +217,18 @@ def written(value: Any) -> str:
 
 
 def write() -> None:
-    """Write the constants as C++."""
-    model = json.loads(MODEL.read_text())
-    found = constants(model)
-    line = ", ".join([f'"{model["device"]}"', *(written(found[name]) for name in FIELDS)])
-    (PLACEMENT / "machines.inc").write_text(f"// Made by benchmarks/placement_model.py.\n{{{line}}},\n")
+    """Write the constants as C++: of all machines, and the costs of rows on the one that was measured last."""
+    machines = json.loads(MODEL.read_text())["machines"]
+    rows = machines[-1]["rows"]
+    text = "// Made by benchmarks/placement_model.py.\n"
+    for model in machines:
+        found = constants(model, rows)
+        line = ", ".join([f'"{model["device"]}"', *(written(found[name]) for name in FIELDS)])
+        text += f"{{{line}}},\n"
+    (PLACEMENT / "machines.inc").write_text(text)
     lines = [
         f"CUKERN_HOST_COST({name}, {dtype if dtype != 'bool' else 'bool_'}, {max(1, round(cost * 1000))})"
-        for name, costs in model["rows"].items()
+        for name, costs in rows.items()
         for dtype, cost in costs.items()
     ]
     head = "// Picoseconds that one thread takes for an element. Made by benchmarks/placement_model.py.\n"
@@ -260,7 +274,8 @@ def check_part() -> list[dict[str, Any]]:
             for where, seen in times.items():
                 call = numpys if where == "numpy" else function
                 with cukern.placement("auto" if where == "numpy" else where):
-                    call(*args, out=out)  # what ran before has left other memory in the caches
+                    if repeat > 1 or turn == 0:  # what ran before has left other memory in the caches
+                        call(*args, out=out)
                     begin = time.perf_counter()
                     for _ in range(repeat):
                         call(*args, out=out)

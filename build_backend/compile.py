@@ -75,7 +75,8 @@ SMALL = (
     "ext/module",
     "ext/types",
 )
-LOOPS = [ROOT / f"cuda/src/host/{name}.cpp" for name in ("casts", "formula_loops", "narrow_sums", "reduce", "truths")]
+NAMES = ("casts", "formula_loops", "narrow_sums", "nontemporal", "reduce", "truths")
+LOOPS = [ROOT / f"cuda/src/host/{name}.cpp" for name in NAMES]
 EMULATED = ["elementwise", "reduce", "scan"]
 REPLACED = ["elementwise.cpp", "formula_loops.cpp", "reduce.cpp", "scan.cpp"]
 

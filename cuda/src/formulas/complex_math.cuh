@@ -11,6 +11,10 @@
 #include "formulas/convert.cuh"
 #include "formulas/rough_math.cuh"
 
+#ifndef __CUDA_ARCH__
+#include "formulas/complex_on_host.h"
+#endif
+
 namespace cukern::complex_math {
 
 using Z = Complex128;
@@ -73,7 +77,7 @@ CUKERN_HD float angle(float y, float x) {
 #ifdef __CUDA_ARCH__
     return float_math::rough_angle(y, x);
 #else
-    return std::atan2(y, x);
+    return angle_by_series(y, x);
 #endif
 }
 
@@ -159,22 +163,6 @@ CUKERN_HD int exponent_beyond(R x) {
         return static_cast<int>(bit_cast<std::int64_t>(x) >> 52) - 1022;
 }
 
-#ifndef __CUDA_ARCH__
-// log(1 + x), for results that are rounded to float32. Of small numbers std::log1p takes a third of the time that
-// it takes of others, for which std::log is accurate enough.
-inline double log_beyond_1(double x) { return std::abs(x) < 0x1p-4 ? std::log1p(x) : std::log(1 + x); }
-
-// log(abs(z)) in float64, which holds the squares of both parts of a complex64 exactly, whatever their size.
-inline float log_modulus_by_squares(float larger, float smaller) {
-    const double a = static_cast<double>(larger) * larger;
-    const double b = static_cast<double>(smaller) * smaller;
-    const double sum = a + b;
-    const double dropped = b - (sum - a);
-    const bool is_near_1 = std::abs(sum - 1) < 0x1p-4;
-    return static_cast<float>((is_near_1 ? std::log1p((sum - 1) + dropped) : std::log(sum)) / 2);
-}
-#endif
-
 // log(abs(z)), by log1p of what the square is beyond 1. Near 1 that is all; else z is scaled first, so that the
 // larger part is from 0.5 to 1.
 template <typename C>
@@ -189,7 +177,7 @@ CUKERN_LONG_FUNCTION Part<C> log_modulus(C z) {
     if (x != x || y != y) return part<C>(nan_value());
     if (x == 0) return part<C>(-kInfinity);
 #ifndef __CUDA_ARCH__
-    if constexpr (sizeof(R) == sizeof(float)) return log_modulus_by_squares(x, y);
+    if constexpr (sizeof(R) == sizeof(float)) return log_modulus_by_squares(u, v);
 #endif
     int exponent = 0;
     if (!(x > R(0.5) && x < R(1.5))) {
@@ -221,15 +209,12 @@ template <typename C>
 CUKERN_LONG_FUNCTION C log1p(C z) {
     const C shifted = {z.real + 1, z.imag};
     const Part<C> argument = angle(shifted.imag, shifted.real);
-    if (largest(z) < part<C>(0.5) && is_finite(z)) {
 #ifndef __CUDA_ARCH__
-        const Z wide = {z.real, z.imag};
-        const double beyond_1 = wide.real * (2 + wide.real) + wide.imag * wide.imag;
-        return {static_cast<Part<C>>(log_beyond_1(beyond_1) / 2), argument};
-#else
-        return {std::log1p(z.real * (2 + z.real) + z.imag * z.imag) / 2, argument};
+    if constexpr (sizeof(C) == sizeof(Complex64))
+        if (is_finite(z)) return {log_modulus_of_1_and(z.real, z.imag), argument};
 #endif
-    }
+    if (largest(z) < part<C>(0.5) && is_finite(z))
+        return {std::log1p(z.real * (2 + z.real) + z.imag * z.imag) / 2, argument};
     return {log_modulus(shifted), argument};
 }
 

@@ -42,9 +42,13 @@ CUKERN_HD T floor_remainder(T a, T b) {
     }
 }
 
-// By repeated squaring, wrapping. A negative power gives 0, of 1 and -1 what their reciprocals give.
+// By repeated squaring, wrapping; on the host 1 is done without it. A negative power gives 0, of 1 and -1 what
+// their reciprocals give.
 template <typename T>
 CUKERN_HD T integer_power(T base, T exponent) {
+#ifndef __CUDA_ARCH__
+    if (base == 1) return base;
+#endif
     if constexpr (std::is_signed_v<T>) {
         if (exponent < 0) return static_cast<T>(base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0);
     }

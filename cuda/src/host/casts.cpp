@@ -282,6 +282,14 @@ void cast_by_float(const From *source, To *target, std::int64_t n) noexcept {
     }
 }
 
+constexpr std::int64_t kLeastAligned = 256;  // elements for which it pays to begin at a cache line
+
+template <typename T>
+std::int64_t elements_to_line(const T *address) noexcept {
+    constexpr std::uintptr_t kLine = 64;
+    return static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(address) % kLine / sizeof(T));
+}
+
 template <typename From, typename To>
 void cast_packed(const From *source, To *target, std::int64_t n) noexcept {
     if constexpr (std::is_same_v<From, To> && !std::is_same_v<From, Bool>) {
@@ -290,16 +298,24 @@ void cast_packed(const From *source, To *target, std::int64_t n) noexcept {
     }
     if constexpr (is_by_float<From, To>)
         if (has_half_conversions()) return cast_by_float(source, target, n);
-    // Vectors of 512 bits gain little, and there are 225 casts; but AVX2 has none for these.
-    constexpr bool needs_avx512 = std::is_integral_v<From> && sizeof(From) == 8 && is_single<To>;
-    run_by_vectors<needs_avx512 ? 512 : 256>([source, target, n] {
-        if constexpr (is_to_short<From, To>)
-            cast_to_short(source, target, n);
-        else if constexpr (std::is_integral_v<From> && sizeof(From) == 8 && is_complex<To>)
-            cast_to_complex(source, target, n);
-        else
-            for (std::int64_t i = 0; i < n; ++i) target[i] = converted<To>(source[i]);
-    });
+    // Vectors of 512 bits gain little, and there are 225 casts; but AVX2 has none for these, or a slow way.
+    constexpr bool kNarrows = std::is_integral_v<To> && sizeof(To) <= 4;
+    constexpr bool needs_avx512 = std::is_integral_v<From> && sizeof(From) == 8 && (is_single<To> || kNarrows);
+    const auto run = [](const From *from, To *to, std::int64_t count) {
+        run_by_vectors<needs_avx512 ? 512 : 256>([from, to, count] {
+            if constexpr (is_to_short<From, To>)
+                cast_to_short(from, to, count);
+            else if constexpr (std::is_integral_v<From> && sizeof(From) == 8 && is_complex<To>)
+                cast_to_complex(from, to, count);
+            else
+                for (std::int64_t i = 0; i < count; ++i) to[i] = converted<To>(from[i]);
+        });
+    };
+    // Vectors that lie across two cache lines take longer to store: what comes before the first line is apart.
+    std::int64_t head = 0;
+    if constexpr (std::is_arithmetic_v<To> && sizeof(To) >= 4)
+        if (n >= kLeastAligned && (head = elements_to_line(target)) > 0) run(source, target, head);
+    run(source + head, target + head, n - head);
 }
 
 // Whether one element is converted by an instruction or two, so that vectors save less than packing costs.

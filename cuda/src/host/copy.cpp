@@ -11,6 +11,7 @@
 
 #include "host/kernels.h"
 #include "host/loops.h"
+#include "host/nontemporal.h"
 #include "host/rows.h"
 #include "host/thread_pool.h"
 #include "host/versions.h"
@@ -18,15 +19,38 @@
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 namespace cukern::host {
 namespace {
 
-// The C library's memcpy is half as fast as a loop of vectors between these sizes; NumPy has one of bytes.
+// Whether the processor's own copies (rep movsb, which the C library's memcpy takes for more than 2 KiB) are fast
+// for short ones, too ("fast short rep mov").
+bool has_fast_copies() noexcept {
+#if defined(__x86_64__)
+    static const bool found = [] {
+        constexpr unsigned kFastShort = 1U << 4;
+        unsigned a = 0;
+        unsigned b = 0;
+        unsigned c = 0;
+        unsigned d = 0;
+        return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kFastShort) != 0;
+    }();
+    return found;
+#else
+    return true;
+#endif
+}
+
+// On processors without fast short copies, memcpy is half as fast as a loop of vectors between these sizes, of
+// which NumPy has one of bytes. On those that have them the loop took up to 1.3 times as long, and twice as long
+// where addresses were aligned differently.
 void copy_packed(char *to, const char *from, std::int64_t bytes) noexcept {
     constexpr std::int64_t kLeast = 2 << 10;
     constexpr std::int64_t kMost = 1 << 20;
-    if (bytes >= kLeast && bytes < kMost)
+    if (bytes >= kLeast && bytes < kMost && !has_fast_copies())
         if (const HostLoop loop = loop_of(Op::conj, ElementType::int8); loop.function != nullptr) {
             char *data[] = {const_cast<char *>(from), to};
             const std::intptr_t strides[] = {1, 1};
@@ -231,12 +255,17 @@ template <typename W>
 void copy_words(const ElementwiseLaunch &launch, std::int64_t grain) noexcept {
     if (const int across = fastest_of_source(launch); across >= 0) return copy_in_strips<W>(launch, across, grain);
     constexpr auto kSize = static_cast<std::intptr_t>(sizeof(W));
+    const bool past_caches = stores_past_caches(launch);
     parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
         run_rows(launch, std::integral_constant<int, 2>{}, begin, end,
-                 [](char **data, std::int64_t n, const std::intptr_t *strides) {
-                     copy_row(reinterpret_cast<const W *>(data[0]), strides[0] / kSize,
-                              reinterpret_cast<W *>(data[1]), strides[1] / kSize, n);
+                 [past_caches](char **data, std::int64_t n, const std::intptr_t *strides) {
+                     if (past_caches && strides[0] == kSize && strides[1] == kSize)
+                         copy_past_caches(data[1], data[0], n * kSize);
+                     else
+                         copy_row(reinterpret_cast<const W *>(data[0]), strides[0] / kSize,
+                                  reinterpret_cast<W *>(data[1]), strides[1] / kSize, n);
                  });
+        if (past_caches) finish_stores();
     });
 }
 

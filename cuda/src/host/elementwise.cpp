@@ -4,6 +4,7 @@
 #include "host/kernels.h"
 #include "host/loop_order.h"
 #include "host/loops.h"
+#include "host/nontemporal.h"
 #include "host/rows.h"
 #include "host/thread_pool.h"
 
@@ -76,6 +77,34 @@ void run_loop(const ElementwiseLaunch &launch, const HostLoop &loop, std::int64_
              });
 }
 
+// A conversion in the form of NumPy's loops.
+struct CastLoop {
+    Cast cast;
+    std::intptr_t from_size;
+    std::intptr_t to_size;
+
+    HostLoop loop() noexcept { return {run, this}; }
+    static void run(char **data, const std::intptr_t *count, const std::intptr_t *strides, void *self) noexcept {
+        const auto &own = *static_cast<const CastLoop *>(self);
+        own.cast(data[0], strides[0] / own.from_size, data[1], strides[1] / own.to_size, *count);
+    }
+};
+
+// Calls run(loop, begin, end) on the threads, of which each is worth `grain` elements.
+template <typename Run>
+void share_out(const ElementwiseLaunch &launch, std::int64_t grain, const HostLoop &loop,
+               const Run &run) noexcept {
+    if (!stores_past_caches(launch)) {
+        parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) { run(loop, begin, end); });
+        return;
+    }
+    NontemporalLoop nontemporal(launch, loop);
+    parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
+        run(nontemporal.loop(), begin, end);
+        finish_stores();
+    });
+}
+
 // Whether our own loop takes all operands where they lie.
 bool takes_as_stored(const ElementwiseLaunch &launch, ElementType own) noexcept {
     if (launch.split || launch.types[0] != launch.result || (launch.op == Op::where && launch.immediate[1]))
@@ -137,22 +166,20 @@ void run_in_order(const ElementwiseLaunch &launch) noexcept {
                                   true};
         const bool packs = (launch.count >= kFewPacked && packs_any(launch, in_blocks)) ||
                            (launch.count >= kFewElements && has_short_rows(launch));
-        parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
+        share_out(launch, grain, loop, [&](const HostLoop &chosen, std::int64_t begin, std::int64_t end) {
             if (packs)
-                run_in_blocks(launch, type, in_blocks, begin, end);
+                run_in_blocks(launch, type, in_blocks.with(chosen), begin, end);
             else
-                run_loop(launch, loop, begin, end);
+                run_loop(launch, chosen, begin, end);
         });
         return;
     }
     if (const Cast cast = cast_on_stored(launch); cast != nullptr) {
-        const std::int64_t from = launch.strides[1][launch.ndim - 1];
-        const std::int64_t to = launch.strides[0][launch.ndim - 1];
-        parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
-            run_rows(
-                launch, std::integral_constant<int, 2>{}, begin, end,
-                [&](char **data, std::int64_t n, const std::intptr_t *) { cast(data[0], from, data[1], to, n); });
-        });
+        CastLoop casting{cast, size_of(launch.types[1]), size_of(launch.types[0])};
+        share_out(launch, grain, casting.loop(),
+                  [&](const HostLoop &chosen, std::int64_t begin, std::int64_t end) {
+                      run_loop(launch, chosen, begin, end);
+                  });
         return;
     }
     const ElementType own = is_logical(launch.op) ? ElementType::bool_ : launch.compute;
@@ -168,11 +195,11 @@ void run_in_order(const ElementwiseLaunch &launch) noexcept {
         loop.packs_operands = loop.packs_results = packs_formula(launch, own);
     }
     const bool is_direct = !loop.packs_results && takes_as_stored(launch, own);
-    parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
+    share_out(launch, grain, loop.loop, [&](const HostLoop &chosen, std::int64_t begin, std::int64_t end) {
         if (is_direct)
-            run_loop(launch, loop.loop, begin, end);
+            run_loop(launch, chosen, begin, end);
         else
-            run_in_blocks(launch, own, loop, begin, end);
+            run_in_blocks(launch, own, loop.with(chosen), begin, end);
     });
 }
 

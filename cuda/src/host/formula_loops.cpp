@@ -5,11 +5,13 @@
 //
 // The build compiles this file for groups of element types, each with those that CUKERN_EACH_TYPE names.
 
+#include <cmath>
 #include <type_traits>
 
 #include "formulas/evaluate.cuh"
 #include "host/complex_products.h"
 #include "host/kernels.h"
+#include "host/versions.h"
 
 namespace cukern::host {
 
@@ -26,6 +28,14 @@ struct Run {
     std::int64_t out_stride() const noexcept { return strides[arity(op)] / static_cast<std::intptr_t>(sizeof(R)); }
 };
 
+// The parts of packed complex numbers follow each other.
+template <typename R>
+void round_parts(const R *from, R *to, std::int64_t n) noexcept {
+    run_by_vectors<256>([from, to, n] {
+        for (std::int64_t i = 0; i < n; ++i) to[i] = std::rint(from[i]);
+    });
+}
+
 // Strides of 1 and 0 are spelled out, so that the compiler makes a vector loop of each.
 template <Op op, typename T>
 void compute_run(const Run<op, T> &r, std::int64_t n) noexcept {
@@ -36,6 +46,9 @@ void compute_run(const Run<op, T> &r, std::int64_t n) noexcept {
     if constexpr (arity(op) == 1) {
         if constexpr (is_complex<T> && op == Op::square) {
             if (so == 1 && sa == 1) return square_complex(a, out, n);
+        }
+        if constexpr (is_complex<T> && op == Op::round) {
+            if (so == 1 && sa == 1) return round_parts(&a->real, &out->real, 2 * n);
         }
         if (vectorises(op, ElementTypeOf<T>::value) && so == 1 && sa == 1)
             for (std::int64_t i = 0; i < n; ++i) out[i] = evaluate<op>(a[i]);

@@ -49,6 +49,10 @@ struct BlockLoop {
     bool packs_operands;
     bool packs_values;  // operands that are one value for all elements
     bool packs_results;
+
+    BlockLoop with(const HostLoop &other) const noexcept {
+        return {other, packs_operands, packs_values, packs_results};
+    }
 };
 // Elements [begin, end) by a loop whose operands are of type `own`, and whose results of the operation's: what is
 // of another type is converted.

@@ -86,6 +86,8 @@ public:
                 for (std::int64_t k = 0; k < m_; ++k) sums[k] = F::join_later(sums[k], later[k]);
             }
         } else {
+            if constexpr (op == Op::sum && std::is_arithmetic_v<T> && std::is_same_v<A, T>)
+                if (is_stored()) return add_rows(end, sums);
             const T *x = next();
             if constexpr (std::is_same_v<A, T>) {
                 const HostLoop loop = m_ >= kNarrow ? joining_loop<op, T>() : HostLoop{};
@@ -113,17 +115,44 @@ public:
     }
 
 private:
+    // Whether rows are taken where they lie. A Bool is looked at as any byte is: true where it is not zero.
+    bool is_stored() const noexcept {
+        constexpr bool kOfBytes = op == Op::any;
+        return column_step(launch_) == 1 &&
+               (launch_.type == ElementTypeOf<T>::value || (kOfBytes && size_of(launch_.type) == 1));
+    }
+
     const T *next() noexcept {
         const char *row = element_at(launch_, base_ + it_.offset);
         it_.advance(1);
         ++at_;
-        // A Bool is looked at as any byte is: true where it is not zero.
-        constexpr bool kOfBytes = op == Op::any;
-        const std::int64_t step = column_step(launch_);
-        if (step == 1 && (launch_.type == ElementTypeOf<T>::value || (kOfBytes && size_of(launch_.type) == 1)))
-            return reinterpret_cast<const T *>(row);
-        load_elements(launch_, row, step, row_, m_);
+        if (is_stored()) return reinterpret_cast<const T *>(row);
+        load_elements(launch_, row, column_step(launch_), row_, m_);
         return row_;
+    }
+
+    // Four rows at a time, in pairs: their sums are loaded and stored once.
+    void add_rows(std::int64_t end, A *sums) noexcept {
+        const std::int64_t m = m_;
+        bool is_first = true;
+        for (; at_ + 4 <= end; is_first = false) {
+            const T *const a = next();
+            const T *const b = next();
+            const T *const c = next();
+            const T *const d = next();
+            if (is_first)
+                run_by_vectors<256>([=] {
+                    for (std::int64_t k = 0; k < m; ++k) sums[k] = (a[k] + b[k]) + (c[k] + d[k]);
+                });
+            else
+                run_by_vectors<256>([=] {
+                    for (std::int64_t k = 0; k < m; ++k) sums[k] += (a[k] + b[k]) + (c[k] + d[k]);
+                });
+        }
+        for (; at_ < end; is_first = false) {
+            const T *const x = next();
+            for (std::int64_t k = 0; k < m; ++k) sums[k] = is_first ? x[k] : sums[k] + x[k];
+        }
     }
 
     // Values and their places lie apart, of one size, so that the loop vectorises.
@@ -156,7 +185,7 @@ private:
                     places[k] = is_beyond ? place : places[k];
                 }
             };
-            if constexpr (std::is_integral_v<V> && sizeof(V) == 8)  // which SSE2 cannot compare
+            if constexpr (std::is_arithmetic_v<V> && sizeof(V) == 8)  // SSE2 cannot compare integers of 64 bits
                 run_by_vectors(join);
             else
                 join();

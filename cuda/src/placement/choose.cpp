@@ -116,7 +116,7 @@ double host_time(const Work &work, const Machine &machine, int most_threads, int
     const double memory = bytes > kCachedBytes ? bytes / rate : 0;
     const double products = work.products / (machine.host_products[product_kind(work.compute)] * *threads);
     return machine.host_call + (*threads > 1 ? machine.host_threads : 0) + work.steps / *threads +
-           std::max(work.nanoseconds / *threads + products, memory);
+           std::max(work.nanoseconds * machine.host_rows / *threads + products, memory);
 }
 
 double device_time(const Work &work, const Machine &machine, int most_threads) noexcept {

@@ -18,6 +18,7 @@ struct Machine {
     double thread_copies;     // over the link, by one thread
     double most_copies;       // by all of them
     double device_work;       // how many times as fast as one thread a device computes
+    double host_rows;         // how many times as long as in host/costs.inc a row of the table takes
     double host_products[3];  // of one thread, in float32, float64 and integers
     double device_products[3];
 };

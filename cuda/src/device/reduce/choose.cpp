@@ -9,6 +9,7 @@ bool reduces_along_rows(const ReduceLaunch &launch) noexcept {
     const int last = launch.num_reduced - 1;
     if (last < 0 || launch.reduced_strides[last] != 1) return false;
     const std::int64_t bytes = launch.reduced_shape[last] * size_of(launch.type);
+    if (last == 0 && launch.reduced <= kTinyRow && bytes % 16 != 0) return false;
     return last == 0 || bytes >= (launch.kept < kFewResults ? kShortSegmentOfFew : kShortSegment);
 }
 

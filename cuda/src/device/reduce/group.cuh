@@ -2,7 +2,8 @@
 //
 // combine_kernel
 //   Idea: where one result takes more than one block, or is taken in pieces, partial results are left in scratch
-//   memory; a warp joins those of one result.
+//   memory; a warp joins those of one result, or of many partial ones a group of up to 256 threads: loads that
+//   follow each other take longer than joining threads.
 #pragma once
 
 #include "device/follow.cuh"
@@ -12,8 +13,11 @@
 #include "formulas/reducers.cuh"
 
 #ifndef __CUDACC_RTC__
+#include <algorithm>
+
 #include "device/kernels.h"
 #include "device/launch_kernel.h"
+#include "plan/rounding.h"
 #endif
 
 namespace cukern::cuda {
@@ -269,6 +273,7 @@ struct OfPieces<IndexReducer<T, finds_max, std::int32_t>> {
 template <typename R, typename F>
 struct CombineParams {
     Target<R, typename F::A> target;
+    Groups groups;  // one a result
     std::int64_t results;
     typename OfPieces<F>::A *joined;  // null: results are finished
     std::int64_t slots;
@@ -279,15 +284,14 @@ struct CombineParams {
 template <typename F, typename R>
 __global__ void __launch_bounds__(kThreads) combine_kernel(const CombineParams<R, F> p) {
     wait_for_kernel_before();
-    const std::int64_t result = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / 32;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const std::int64_t result = static_cast<std::int64_t>(blockIdx.x) * p.groups.count() + p.groups.index();
     const F f = reducer_of<F>(p.target.finish);
     typename F::A value = f.identity();
     if (result < p.results)
-        for (int part = lane; part < p.target.parts; part += 32)
+        for (int part = p.groups.lane(); part < p.target.parts; part += p.groups.size())
             value = f.join(value, p.target.partial[result * p.target.parts + part]);
-    value = join_group(f, value, Groups{5});
-    if (lane != 0 || result >= p.results) return;
+    value = join_group(f, value, p.groups);
+    if (p.groups.lane() != 0 || result >= p.results) return;
     if (p.joined != nullptr)
         p.joined[result * p.slots + p.slot] = OfPieces<F>::of(value, p.first_index);
     else
@@ -311,14 +315,21 @@ Target<R, typename F::A> make_target(const ReduceLaunch &launch, int parts) noex
             finish, is_any<F> ? counted_bits(launch.type) : flipped_bits<T>(launch)};
 }
 
+// Threads that join so many partial results.
+inline Groups groups_of_partials(int parts) noexcept {
+    return {std::clamp(bits_from(divided_up(parts, kPartialsOfThread)), 5, kThreadBits)};
+}
+
 template <typename F, typename R>
 cudaError_t combine(const ReduceLaunch &launch, const Target<R, typename F::A> &target,
                     cudaStream_t stream) noexcept {
     if (target.partial == nullptr) return cudaSuccess;
     using A = typename OfPieces<F>::A;
-    CombineParams<R, F> p{target,       launch.kept, static_cast<A *>(launch.joined),
+    const Groups groups = groups_of_partials(target.parts);
+    CombineParams<R, F> p{target,       groups,      launch.kept,       static_cast<A *>(launch.joined),
                           launch.slots, launch.slot, launch.first_index};
-    return launch_following_kernel<combine_kernel<F, R>>(blocks_for(launch.kept * 32), kThreads, stream, p);
+    return launch_following_kernel<combine_kernel<F, R>>(blocks_for(launch.kept * groups.size()), kThreads, stream,
+                                                         p);
 }
 
 // Results from the partial ones of pieces; `Long`: F with indices of 64 bits.
@@ -329,12 +340,13 @@ cudaError_t join_pieces(const ReduceLaunch &launch, cudaStream_t stream) noexcep
     CombineParams<R, Long> p{};
     p.target = make_target<Long, T, R>(launch, static_cast<int>(launch.slots));
     p.target.partial = static_cast<typename Long::A *>(launch.joined);
+    p.groups = groups_of_partials(p.target.parts);
     p.results = launch.kept;
     if (launch.slot > launch.slots) {
         p.joined = static_cast<typename Long::A *>(launch.joined);
         p.slots = launch.slots;
     }
-    return launch_kernel<combine_kernel<Long, R>>(blocks_for(launch.kept * 32), kThreads, stream, p);
+    return launch_kernel<combine_kernel<Long, R>>(blocks_for(launch.kept * p.groups.size()), kThreads, stream, p);
 }
 #endif
 

@@ -17,6 +17,9 @@ int parts_for(const ReduceLaunch &launch, const ReduceTraits &traits, std::int64
     return static_cast<int>(std::max<std::int64_t>(1, std::min({wanted / blocks, most, fit})));
 }
 
+// The least segments of a thread, of each of which it has so many loads.
+std::int64_t segments_of(std::int64_t loads) noexcept { return divided_up(kInFlight, loads); }
+
 // Whether all of these steps are of whole vectors; without `dimension`, if that is one.
 bool are_whole(const std::int64_t *strides, int ndim, int dimension, int element_bytes) noexcept {
     for (int d = 0; d < ndim; ++d)
@@ -115,7 +118,8 @@ ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, Row
         grid.parts = p.share * p.num_segments;
         grid.split = true;
     } else {
-        grid.parts = parts_for(launch, traits, kRowBlocks, blocks, p.num_segments / kInFlight);
+        grid.parts = parts_for(launch, traits, kRowBlocks, blocks,
+                               p.num_segments / segments_of(std::max(std::int64_t{1}, vectors >> p.groups.bits)));
         p.share = static_cast<int>(divided_up(p.num_segments, grid.parts));
     }
     // A share at once, if threads have so many loads.
@@ -192,7 +196,8 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
     const std::int64_t blocks = divided_up(tiles, p.tile.count());
     // Blocks that share results take other rows, or where there are few of them, other segments.
     const std::int64_t row_parts = p.n / (std::int64_t{kVectorLoads} << p.height_bits);
-    const std::int64_t segment_parts = p.num_segments / (std::int64_t{kInFlight} * p.segment_step);
+    const std::int64_t segment_parts =
+        p.num_segments / (segments_of(std::max(1, p.n >> p.height_bits)) * p.segment_step);
     const std::int64_t wanted = size > 1 ? kVectorColumnBlocks : kColumnBlocks;
     grid.parts = parts_for(launch, traits, wanted, blocks, std::max(row_parts, segment_parts));
     grid.blocks = static_cast<unsigned>(blocks * grid.parts);

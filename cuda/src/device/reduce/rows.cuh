@@ -9,8 +9,9 @@
 //   and used last. Limited by device memory.
 // short_rows_kernel
 //   Idea: a row is at most 32 vectors, one for each of a group of threads, which takes four rows at once so that
-//   enough loads are in flight. Then pairs of threads share the rows out, until each has one: four rows take as
-//   many shuffles as one and two more. Limited by device memory.
+//   enough loads are in flight. Rows begin and end anywhere: what of a row's first and last vector belongs to it
+//   is taken by elements, each such edge by another thread of the group. Then pairs of threads share the rows out,
+//   until each has one: four rows take as many shuffles as one and two more. Limited by device memory.
 #pragma once
 
 #include "device/reduce/group.cuh"
@@ -187,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, split ? 2 : 0)
 }
 
 // The elements of one vector that belong to a row of n, which starts `shift` elements after the vector at `base`.
-// A function, since a thread needs it for each of its rows.
+// A function, so that what it takes leaves registers for vectors.
 template <typename F, typename T>
 __device__ __noinline__ typename F::A reduce_edge(const F f, const Words *base, int vector, int shift, int n,
                                                   const Words bits) {
@@ -252,15 +253,21 @@ __global__ void __launch_bounds__(kThreads)
     flip_all<F, T>(x, p.target.bits);
     A sums[kInFlight];
 #pragma unroll
-    for (int j = 0; j < kInFlight; ++j) {
-        const unsigned row = first + j * rows;
-        sums[j] = f.identity();
-        if (whole[j]) {
-            sums[j] = reduce_vector(f, bit_cast<Vector<T>>(x[j]), place[j]);
-        } else if (row < p.rows) {
-            const Row<T> r(p.in + p.kept.offset_at(row), p.n);
-            if (lane < r.vectors) sums[j] = reduce_edge<F, T>(f, r.base, lane, r.shift, p.n, p.target.bits);
-        }
+    for (int j = 0; j < kInFlight; ++j)
+        sums[j] = whole[j] ? reduce_vector(f, bit_cast<Vector<T>>(x[j]), place[j]) : f.identity();
+        // What of the first and the last vector of each row is its own.
+#pragma unroll 1
+    for (int edge = lane; edge < 2 * kInFlight; edge += p.groups.size()) {
+        const int in_flight = edge / 2;
+        const unsigned row = first + in_flight * rows;
+        if (row >= p.rows) break;
+        const Row<T> r(p.in + p.kept.offset_at(row), p.n);
+        const int vector = edge % 2 * (r.vectors - 1);
+        if (r.is_whole(vector, p.n) || (edge % 2 > 0 && vector == 0)) continue;
+        const A value = reduce_edge<F, T>(f, r.base, vector, r.shift, p.n, p.target.bits);
+#pragma unroll
+        for (int j = 0; j < kInFlight; ++j)
+            if (j == in_flight) sums[j] = f.join(sums[j], value);
     }
     const int held = join_rows(f, sums, p.groups);
     // Threads whose numbers differ in the other bits hold the same.

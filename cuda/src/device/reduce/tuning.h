@@ -17,12 +17,16 @@ constexpr int loads_of(int element_bytes, int loads) { return element_bytes < 4 
 // Which family: rows of the packed dimension where they are of at least so many bytes, of several that a group
 // takes one after the other.
 constexpr std::int64_t kShortSegment = 128;
+// Rows of so few elements that are not whole vectors: a thread takes one, as a column. What the cache gives a
+// thread then is 128 bytes a cycle, over so many loads.
+constexpr std::int64_t kTinyRow = 8;
 // Of few results, a block has fewer groups for rows than threads: there the columns, whose threads share segments.
 constexpr std::int64_t kFewResults = 32;
 constexpr std::int64_t kShortSegmentOfFew = 2048;
 
 constexpr std::int64_t kPartialBytes = 4 << 20;  // of partial results: of blocks, and of pieces
 constexpr std::int64_t kMostPartialBytes = 64;   // of one, whatever is computed
+constexpr std::int64_t kPartialsOfThread = 4;    // that joins those of a result
 constexpr std::int64_t kLeastShared = 1024;      // elements of a result that blocks may share
 
 // Rows: blocks that share them, 4 for each multiprocessor.
