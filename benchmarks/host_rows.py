@@ -1,4 +1,6 @@
-"""The host back-end's speed beside NumPy's: ``python benchmarks/host_rows.py [--count N] [--threads N]``.
+"""The host back-end's speed beside NumPy's.
+
+    python benchmarks/host_rows.py [--count N] [--threads N] [--survey] [--large]
 
 Each row of the table and each reduction, for seven element types, on packed random data with ``out=``, running sums
 and products, and ``copyto`` between element types and layouts: the median of seven alternated rounds. It needs no GPU.

@@ -165,7 +165,7 @@ def measure() -> None:
     result["multiprocessors"] = devices[0]["multiprocessors"]
     result["parts"] = {str(n): in_process("--part=all", n) for n in THREADS if n <= most}
     result |= in_process("--part=rows", 1)
-    machines = json.loads(MODEL.read_text())["machines"]
+    machines = json.loads(MODEL.read_text())["machines"] if MODEL.exists() else []
     before = [machine for machine in machines if machine["device"] == result["device"]]
     if before:
         lessen(result["rows"], before[0]["rows"])

@@ -191,3 +191,25 @@ def test_running_results_of_lines_side_by_side(function: str, dtype: str, rng: n
                 wanted = np.stack([own(line, axis=0) for line in lines.reshape(-1, lines.shape[-1])])
                 got = np.moveaxis(own(view, axis=axis), axis, -1)
                 assert got.reshape(wanted.shape).tobytes() == wanted.tobytes(), (view.shape, view.strides, axis)
+
+
+@pytest.mark.parametrize("to", ["int32", "uint32", "float32", "int64", "float64", "int8", "int16"])
+def test_conversions_from_each_place_in_a_cache_line(to: str, rng: np.random.Generator) -> None:
+    """What comes before the target's first whole line is converted apart; of any element type, and in place."""
+    for source, n in itertools.product(TYPES, [255, 256, 257, 1000]):
+        if not np.can_cast(source, to, "same_kind"):
+            continue
+        x = np.resize(edge_values(source), n)
+        memory = np.zeros(n + 96, to)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            want = x.astype(to)
+        for first in range(0, 64 // np.dtype(to).itemsize, 1 if np.dtype(to).itemsize >= 4 else 7):
+            memory[:] = 1
+            cukern.copyto(memory[first : first + n], x)
+            np.testing.assert_array_equal(memory[first : first + n], want)
+            assert np.all(memory[:first] == 1) and np.all(memory[first + n :] == 1)
+        same = x.copy().view(to) if x.itemsize == memory.itemsize else None
+        if same is not None:
+            cukern.copyto(same, same.view(source))
+            np.testing.assert_array_equal(same, want)

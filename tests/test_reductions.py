@@ -85,6 +85,35 @@ def test_rows(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
         assert_reduced(cukern.asnumpy(getattr(cukern, name)(cukern.asarray(a), axis=1)), name, a, axis=1)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "float32", "float64"])
+def test_sums_of_rows(dtype: str, rng: np.random.Generator) -> None:
+    """The host takes four rows at a time, in groups of 32."""
+    for rows in (*range(1, 10), *range(31, 38), 64, 65, 67, 300):
+        for columns in (4, 5, 63, 64, 129):
+            if dtype.endswith("int64"):  # which wraps
+                a = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (rows, columns), dtype)
+            else:
+                a = (rng.integers(-(2**12), 2**12, (rows, columns)) / 8).astype(dtype)  # whose sums are exact
+            np.testing.assert_array_equal(cukern.asnumpy(cukern.sum(a, axis=0)), a.sum(axis=0))
+    zeros = np.full((9, 70), -0.0, np.float64)
+    assert np.all(cukern.asnumpy(cukern.sum(zeros, axis=0)) == 0)
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "argmax", "var", "any", "prod"])
+def test_many_partial_results(name: str, rng: np.random.Generator) -> None:
+    """One result, or a few, of so many blocks that more than a warp joins them; blocks that take single segments."""
+    shapes: list[tuple[int, ...]] = [(2**19,), (3, 2**18), (7, 40, 1100), (40, 1000)]
+    if not SMALL:
+        shapes += [(2**21,), (5, 2**19), (12, 69, 3218)]
+    for shape in shapes:
+        a = values(rng, name, (*shape[:-1], 2 * shape[-1]), np.dtype("float32"))
+        own = cukern.asarray(a)
+        axis = len(shape) - 1 if len(shape) == 2 else None
+        for part in (slice(None, shape[-1]), slice(None, None, 2)):  # windows, and steps
+            result = getattr(cukern, name)(own[..., part], axis=axis)
+            assert_reduced(cukern.asnumpy(result), name, a[..., part], axis=axis)
+
+
 @pytest.mark.parametrize(
     "dtype", [t for t in ELEMENT_TYPES if t.name in ("bool", "int8", "float32", "complex128")], ids=str
 )

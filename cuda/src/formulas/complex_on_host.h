@@ -1,5 +1,5 @@
 // What functions of complex64 take on the processor instead of the C library's functions of float32: float64 holds
-// their arguments and squares exactly, and is as fast there.
+// their arguments and squares exactly, and is no slower for them.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace cukern::complex_math {
 
-// log(sum) / 2 of a sum near 1, which is `beyond_1` more than 1, or of another one. Of small numbers std::log1p
-// takes a third of the time that it takes of others, for which std::log is accurate enough.
+// log(sum) / 2, where sum is 1 + beyond_1. Of small numbers std::log1p takes a third of the time that it takes of
+// others, for which std::log is accurate enough.
 inline float half_of_log(double sum, double beyond_1) {
     return static_cast<float>((std::abs(beyond_1) < 0x1p-4 ? std::log1p(beyond_1) : std::log(sum)) / 2);
 }
@@ -33,7 +33,8 @@ inline float log_modulus_of_1_and(double x, double y) {
 }
 
 // atan2(y, x): of the quotient of both, turned by an eighth where that makes it smaller, by the series of atan, of
-// which what is left out is below 2**-32. Without branches, which nobody could foresee.
+// which what is left out is below 2**-32. Without branches but for zeros, infinities and NaN: no processor could
+// foresee them.
 inline float angle_by_series(float y, float x) {
     constexpr double kTurned = 0.41421356237309503;     // tan(pi / 8)
     constexpr double kEighth = 0.78539816339744830962;  // pi / 4

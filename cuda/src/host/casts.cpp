@@ -298,7 +298,7 @@ void cast_packed(const From *source, To *target, std::int64_t n) noexcept {
     }
     if constexpr (is_by_float<From, To>)
         if (has_half_conversions()) return cast_by_float(source, target, n);
-    // Vectors of 512 bits gain little, and there are 225 casts; but AVX2 has none for these, or a slow way.
+    // Vectors of 512 bits gain little, and there are 225 casts; but AVX2 lacks these, or has slow ones only.
     constexpr bool kNarrows = std::is_integral_v<To> && sizeof(To) <= 4;
     constexpr bool needs_avx512 = std::is_integral_v<From> && sizeof(From) == 8 && (is_single<To> || kNarrows);
     const auto run = [](const From *from, To *to, std::int64_t count) {
@@ -312,9 +312,11 @@ void cast_packed(const From *source, To *target, std::int64_t n) noexcept {
         });
     };
     // Vectors that lie across two cache lines take longer to store: what comes before the first line is apart.
+    // Not in place, which is told by equal addresses.
     std::int64_t head = 0;
     if constexpr (std::is_arithmetic_v<To> && sizeof(To) >= 4)
-        if (n >= kLeastAligned && (head = elements_to_line(target)) > 0) run(source, target, head);
+        if (n >= kLeastAligned && static_cast<const void *>(source) != target) head = elements_to_line(target);
+    if (head > 0) run(source, target, head);
     run(source + head, target + head, n - head);
 }
 

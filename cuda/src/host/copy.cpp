@@ -44,8 +44,8 @@ bool has_fast_copies() noexcept {
 #endif
 }
 
-// On processors without fast short copies, memcpy is half as fast as a loop of vectors between these sizes, of
-// which NumPy has one of bytes. On those that have them the loop took up to 1.3 times as long, and twice as long
+// On processors without fast short copies, memcpy is half as fast as a loop of vectors between these sizes; NumPy
+// has such a loop for bytes. On those that have them the loop took up to 1.3 times as long, and twice as long
 // where addresses were aligned differently.
 void copy_packed(char *to, const char *from, std::int64_t bytes) noexcept {
     constexpr std::int64_t kLeast = 2 << 10;

@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kLeastBytes = 16 << 20;  // of results
 constexpr std::intptr_t kLine = 64;             // bytes of a cache line
 constexpr std::intptr_t kBlockBytes = 4096;     // of results in the buffer
-constexpr std::intptr_t kLeastRun = 4096;       // bytes of results for which a call is worth cutting
+constexpr std::intptr_t kLeastRun = 512;        // bytes of results for which a call is worth cutting
 
 #if defined(__x86_64__)
 

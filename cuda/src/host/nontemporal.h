@@ -1,8 +1,8 @@
 // Results that are stored past the caches (non-temporal stores).
 //
 // Idea: an ordinary store reads the cache line that it writes to, which of an addition is a quarter of all bytes
-// that pass the memory bus. Results that are larger than caches are computed into a buffer, a few thousand bytes
-// at a time, and stored by instructions that write whole lines; the arithmetic of floats stores there directly.
+// that pass the memory bus. Large results are computed into a buffer, a few thousand bytes at a time, and stored
+// by instructions that write whole lines; the arithmetic of floats stores there directly.
 #pragma once
 
 #include "host/loops.h"
@@ -10,8 +10,8 @@
 
 namespace cukern::host {
 
-// Whether a launch's results go past the caches: they are packed and large, and lie apart from the operands, whose
-// lines are in the caches anyway.
+// Whether a launch's results go past the caches: they are packed and large, and not in place of an operand, whose
+// lines are in the caches anyway. Results that are converted on their way to out don't.
 bool stores_past_caches(const ElementwiseLaunch &launch) noexcept;
 
 // A loop as another one computes it, which stores past the caches what it writes to packed results. Refers to
@@ -37,7 +37,8 @@ private:
 
 void copy_past_caches(char *to, const char *from, std::int64_t bytes) noexcept;
 
-// Waits until other threads see what this one has stored so. Called before a thread's part is done.
+// Keeps later stores behind these, so that a thread that is told of the end sees them. Called at the end of a
+// thread's part.
 void finish_stores() noexcept;
 
 }  // namespace cukern::host

@@ -131,15 +131,18 @@ private:
         return row_;
     }
 
-    // Four rows at a time, in pairs: their sums are loaded and stored once.
-    void add_rows(std::int64_t end, A *sums) noexcept {
+    // Four rows at a time, in pairs: their sums are loaded and stored once. Integers wrap.
+    void add_rows(std::int64_t end, A *joined) noexcept {
+        using W = wrapping_t<T>;
         const std::int64_t m = m_;
+        auto *const sums = reinterpret_cast<W *>(joined);
+        const auto row = [this] { return reinterpret_cast<const W *>(next()); };
         bool is_first = true;
         for (; at_ + 4 <= end; is_first = false) {
-            const T *const a = next();
-            const T *const b = next();
-            const T *const c = next();
-            const T *const d = next();
+            const W *const a = row();
+            const W *const b = row();
+            const W *const c = row();
+            const W *const d = row();
             if (is_first)
                 run_by_vectors<256>([=] {
                     for (std::int64_t k = 0; k < m; ++k) sums[k] = (a[k] + b[k]) + (c[k] + d[k]);
@@ -150,7 +153,7 @@ private:
                 });
         }
         for (; at_ < end; is_first = false) {
-            const T *const x = next();
+            const W *const x = row();
             for (std::int64_t k = 0; k < m; ++k) sums[k] = is_first ? x[k] : sums[k] + x[k];
         }
     }

@@ -255,7 +255,8 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int j = 0; j < kInFlight; ++j)
         sums[j] = whole[j] ? reduce_vector(f, bit_cast<Vector<T>>(x[j]), place[j]) : f.identity();
-        // What of the first and the last vector of each row is its own.
+
+        // The elements of the first and the last vector that belong to a row.
 #pragma unroll 1
     for (int edge = lane; edge < 2 * kInFlight; edge += p.groups.size()) {
         const int in_flight = edge / 2;

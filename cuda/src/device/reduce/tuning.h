@@ -17,8 +17,9 @@ constexpr int loads_of(int element_bytes, int loads) { return element_bytes < 4 
 // Which family: rows of the packed dimension where they are of at least so many bytes, of several that a group
 // takes one after the other.
 constexpr std::int64_t kShortSegment = 128;
-// Rows of so few elements that are not whole vectors: a thread takes one, as a column. What the cache gives a
-// thread then is 128 bytes a cycle, over so many loads.
+// Rows of so few elements that are not whole vectors: a thread takes one, as a column. Of 3 float64 and of 7
+// float32 they took 0.38 and 0.48 of the time; each further element is another pass over the same lines of the
+// cache.
 constexpr std::int64_t kTinyRow = 8;
 // Of few results, a block has fewer groups for rows than threads: there the columns, whose threads share segments.
 constexpr std::int64_t kFewResults = 32;
