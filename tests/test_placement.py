@@ -230,6 +230,36 @@ class TestAuto:
         row = np.broadcast_to(x[:1024], (1024, 1024))
         assert told(cukern.add, square, row)[1] < told(cukern.add, square, square)[1]
 
+    def test_what_is_not_computed_is_not_estimated(self, rng: np.random.Generator) -> None:
+        def host(call: Callable[..., Any], *args: Any, **options: Any) -> float:
+            return float(cukern.explain_placement(call, *args, **options)["host"])
+
+        numbers = rng.integers(0, 9, (2, 400, 500), np.int32)
+        truths = numbers > 4
+        for call, less, more in [
+            (cukern.logical_or, numbers, (numbers[0], truths[1])),  # takes operands of one type as they are
+            (cukern.isnan, numbers[:1], [numbers[0].astype("f8")]),  # of an integer it is known
+            (cukern.pow, truths, truths.astype("i1")),  # a comparison
+            (cukern.add, (numbers[0].T, numbers[1].T), (numbers[0].T, numbers[1].reshape(500, 400))),
+        ]:
+            assert host(call, *less) < 0.8 * host(call, *more)
+        # Of bool to int8 nothing is converted.
+        assert host(cukern.square, truths[0]) < 1.5 * host(cukern.square, truths[0].view("i1"))
+        table = numbers[0].astype("f4")
+        for call in (cukern.prod, cukern.mean):  # whose loops vectorise where results lie beside each other
+            assert host(call, table, axis=0) < host(call, table, axis=1)
+            assert host(call, table[:, :, None], axis=0) < host(call, table, axis=1)
+        assert host(cukern.max, table.astype("f2"), axis=0) == host(cukern.max, table.astype("f2"), axis=1)
+
+    def test_few_bytes_go_by_one_thread(self) -> None:
+        device = [
+            cukern.explain_placement(cukern.add, np.ones(n), np.ones(n))["device"]
+            for n in (1, 10, 1 << 17, 1 << 18, 1 << 22)
+        ]
+        assert device[0] == device[1] >= 20e-6  # no call is expected to be shorter
+        assert device[2] < device[3] < device[4]
+        assert device[3] - device[2] > 24 * (1 << 17) / 15e9  # at most 15 GB/s
+
     def test_kernels_that_are_named_are_of_the_device(self) -> None:
         a = np.ones((4, 4), np.float32)
         assert cukern.explain_placement(cukern.matmul_tiled, a, a)["placement"] == "device"
@@ -335,7 +365,7 @@ def test_the_host_back_end_computes_everything_itself(rng: np.random.Generator) 
 def test_threads_are_those_that_a_call_is_worth() -> None:
     script = """
         import numpy as np, cukern
-        for n in (10, 10**4, 10**5, 10**7):
+        for n in (10, 10**4, 120_000, 10**7):
             print(cukern.explain_placement(cukern.sqrt, np.ones(n))["threads"])
     """
     assert run_quietly(script, CUKERN_BACKEND="host", CUKERN_NUM_THREADS="4").split() == ["1", "1", "2", "4"]

@@ -154,7 +154,18 @@ private:
         }
         for (; at_ < end; is_first = false) {
             const W *const x = row();
-            for (std::int64_t k = 0; k < m; ++k) sums[k] = is_first ? x[k] : sums[k] + x[k];
+            if (is_first && at_ < end) {
+                const W *const y = row();
+                run_by_vectors<256>([=] {
+                    for (std::int64_t k = 0; k < m; ++k) sums[k] = x[k] + y[k];
+                });
+            } else if (is_first) {
+                std::copy_n(x, m, sums);
+            } else {
+                run_by_vectors<256>([=] {
+                    for (std::int64_t k = 0; k < m; ++k) sums[k] += x[k];
+                });
+            }
         }
     }
 

@@ -9,18 +9,26 @@
 #include "host/costs.h"
 #include "host/kernels.h"
 #include "host/thread_pool.h"
+#include "plan/launch.h"
 #include "placement/machines.h"
 #include "transfer/staging.h"
 
 namespace cukern {
 namespace {
 
-constexpr double kConversion = 0.4;       // nanoseconds an element of an operand of another type
+constexpr double kConversion = 0.2;       // nanoseconds an element of an operand of another type
 constexpr double kSteps = 1.0;            // of one that is not packed: it is gathered, here or to be sent
 constexpr double kProducts = 262144;      // multiply-adds that are worth a thread
 constexpr double kSmallBytes = 64 << 10;  // of an operand that kernels read over the link
 
-constexpr double kAtOnce = 8000;  // nanoseconds that no call through a device is as short as
+constexpr double kColumnByte = 0.05;    // nanoseconds of sums and the like, whose loops are over results
+constexpr double kBytesOfWorker = 6e6;  // over the link that are worth a thread
+constexpr double kLesserPart = 0.5;     // of arithmetic and memory's time, that does not overlap the greater
+
+// Nanoseconds: calls of less arithmetic are the processor's at once, and no call through a device is expected to
+// be as short as the second.
+constexpr double kAtOnce = 8000;
+constexpr double kSoonest = 20'000;
 constexpr const char *kFaster = "estimated to be faster";
 
 // What a call does, as the estimates need it.
@@ -36,56 +44,87 @@ struct Work {
     ElementType compute = ElementType::float32;
 };
 
-// Whether elements that follow each other in the last dimension do so in memory.
-bool has_steps(const TensorView &view) noexcept {
-    for (int i = view.ndim - 1; i >= 0; --i)
-        if (view.shape[i] != 1) return view.strides[i] != 1;
-    return false;
-}
-
-// Adds what an operand of the host adds.
-void add_operand(Work &work, const TensorView &view, ElementType type, bool is_out) noexcept {
-    if (view.immediate) return;
+// Adds what an operand adds. Broadcast dimensions, whose strides are 0, are not in memory.
+void add_operand(Work &work, ElementType type, const std::int64_t *shape, const std::int64_t *strides, int ndim,
+                 bool is_out) noexcept {
     double count = 1;
+    std::int64_t last_step = 1;
     bool is_broadcast = false;
-    for (int i = 0; i < view.ndim; ++i) {
-        if (view.strides[i] == 0 && view.shape[i] != 1)
+    for (int i = 0; i < ndim; ++i) {
+        if (shape[i] == 1) continue;
+        last_step = strides[i];
+        if (strides[i] == 0)
             is_broadcast = true;
         else
-            count *= static_cast<double>(view.shape[i]);
+            count *= static_cast<double>(shape[i]);
     }
-    const double bytes = count * size_of(view.type);
+    const double bytes = count * size_of(type);
     (is_out ? work.out_bytes : work.in_bytes) += bytes;
     work.largest_bytes = std::max(work.largest_bytes, bytes);
-    if (view.type != type) work.nanoseconds += kConversion * work.elements;
-    if (!is_broadcast && has_steps(view)) work.steps += kSteps * count;
+    if (!is_broadcast && last_step != 1) work.steps += kSteps * count;
+}
+void add_operand(Work &work, const TensorView &view, bool is_out) noexcept {
+    add_operand(work, view.type, view.shape, view.strides, view.ndim, is_out);
 }
 
+// Whether the processor takes what is of one type as what is of another: a truth is a number of one byte.
+bool is_same_byte(ElementType stored, ElementType compute) noexcept {
+    return stored == ElementType::bool_ && is_integer(compute) && size_of(compute) == 1;
+}
+
+// Of the launch that it is planned as: a power of truths is a comparison, and logic takes operands as they are.
 Work work_of(const ElementwiseCall &call) noexcept {
+    ElementwiseLaunch launch;
+    plan_elementwise(call, &launch);
     Work work;
-    work.compute = call.op == Op::copy ? call.out->type : call.compute;
-    work.elements = static_cast<double>(count_of(*call.out));
-    work.nanoseconds = work.elements * host_cost(call.op, work.compute);
-    work.op = call.op;
-    for (int i = 0; i < kMaxInputs && call.inputs[i] != nullptr; ++i)
-        add_operand(work, *call.inputs[i], work.compute, false);
-    add_operand(work, *call.out, call.out->type, true);
+    work.op = launch.op;
+    work.compute = launch.op == Op::copy ? launch.types[0] : launch.compute;
+    work.elements = static_cast<double>(launch.count);
+    work.nanoseconds = work.elements * host_cost(work.op, work.compute);
+    for (int i = 0; i < launch.num_operands; ++i) {
+        if (launch.immediate[i]) continue;
+        add_operand(work, launch.types[i], launch.shape, launch.strides[i], launch.ndim, i == 0);
+        const bool is_condition = launch.op == Op::where && i == 1;
+        if (i > 0 && !is_condition && launch.types[i] != work.compute &&
+            !is_same_byte(launch.types[i], work.compute))
+            work.nanoseconds += kConversion * work.elements;
+    }
     return work;
 }
 
 template <typename Call>
 Work work_along(const Call &call) noexcept {
+    const TensorView &input = *call.inputs[0];
     Work work;
-    work.compute = call.inputs[0]->type;
-    work.elements = static_cast<double>(count_of(*call.inputs[0]));
+    work.compute = input.type;
+    work.elements = static_cast<double>(count_of(input));
     work.nanoseconds = work.elements * host_cost(call.op, work.compute);
     work.op = call.op;
-    add_operand(work, *call.inputs[0], work.compute, false);
-    add_operand(work, *call.out, call.out->type, true);
+    add_operand(work, input, false);
+    add_operand(work, *call.out, true);
     return work;
 }
-Work work_of(const ReduceCall &call) noexcept { return work_along(call); }
 Work work_of(const ScanCall &call) noexcept { return work_along(call); }
+
+// Whether the partial results of an operation are joined by vectors where many results lie beside each other.
+bool joins_by_vectors(Op op, ElementType type) noexcept {
+    if (is_floating(type) && size_of(type) == 2) return false;
+    if (op == Op::sum || op == Op::mean) return true;
+    return (op == Op::prod || op == Op::max || op == Op::min) && kind_of(type) != 'c';
+}
+
+// The table has the cost of one long run, in which each element waits for the one before.
+Work work_of(const ReduceCall &call) noexcept {
+    Work work = work_along(call);
+    const TensorView &input = *call.inputs[0];
+    int last = input.ndim - 1;
+    while (last > 0 && input.shape[last] == 1) --last;
+    const bool lies_in_columns = last >= 0 && input.strides[last] == 1 && !call.reduced[last];
+    if (lies_in_columns && joins_by_vectors(call.op, input.type))
+        work.nanoseconds =
+            std::min(work.nanoseconds, kColumnByte * work.elements * static_cast<double>(size_of(call.compute)));
+    return work;
+}
 
 Work work_of(const MatmulCall &call) noexcept {
     Work work;
@@ -93,8 +132,11 @@ Work work_of(const MatmulCall &call) noexcept {
     work.elements = static_cast<double>(count_of(*call.out));
     const double terms = kind_of(call.compute) == 'c' ? 4 : 1;
     work.products = terms * work.elements * static_cast<double>(call.inputs[0]->shape[call.out->ndim - 1]);
-    for (int i = 0; i < 2; ++i) add_operand(work, *call.inputs[i], call.compute, false);
-    add_operand(work, *call.out, call.out->type, true);
+    for (int i = 0; i < 2; ++i) {
+        add_operand(work, *call.inputs[i], false);
+        if (call.inputs[i]->type != call.compute) work.nanoseconds += kConversion * work.elements;
+    }
+    add_operand(work, *call.out, true);
     return work;
 }
 
@@ -115,16 +157,19 @@ double host_time(const Work &work, const Machine &machine, int most_threads, int
     const double rate = std::min(machine.thread_memory * *threads, machine.most_memory);
     const double memory = bytes > kCachedBytes ? bytes / rate : 0;
     const double products = work.products / (machine.host_products[product_kind(work.compute)] * *threads);
+    const double arithmetic = work.nanoseconds * machine.host_rows / *threads + products;
     return machine.host_call + (*threads > 1 ? machine.host_threads : 0) + work.steps / *threads +
-           std::max(work.nanoseconds * machine.host_rows / *threads + products, memory);
+           std::max(arithmetic, memory) + kLesserPart * std::min(arithmetic, memory);
 }
 
 double device_time(const Work &work, const Machine &machine, int most_threads) noexcept {
     const double bytes = work.in_bytes + work.out_bytes;
-    const double rate = std::min(machine.thread_copies * most_threads, machine.most_copies);
+    const double workers = std::clamp<double>(bytes / kBytesOfWorker, 1, most_threads);
+    const double rate = std::min(machine.thread_copies * workers, machine.most_copies);
     const double products = work.products / machine.device_products[product_kind(work.compute)];
     const double call = work.largest_bytes <= kSmallBytes ? machine.small_call : machine.large_call;
-    return call + bytes / rate + work.steps / most_threads + work.nanoseconds / machine.device_work + products;
+    return std::max(kSoonest, call + bytes / rate + work.steps / most_threads +
+                                  work.nanoseconds / machine.device_work + products);
 }
 
 // The constants for a device, found when it is first asked for, and kept.
@@ -151,6 +196,21 @@ bool names_kernel(const Call &) noexcept {
     return false;
 }
 
+// No less than the processor's arithmetic takes, found without a look at the operands.
+double most_arithmetic(const ElementwiseCall &call) noexcept {
+    const double operands = kMaxInputs * kConversion + (kMaxInputs + 1) * kSteps;
+    return static_cast<double>(count_of(*call.out)) * (host_cost(call.op, call.compute) + operands);
+}
+template <typename Call>
+double most_arithmetic(const Call &call) noexcept {
+    const TensorView &input = *call.inputs[0];
+    return static_cast<double>(count_of(input)) * (host_cost(call.op, input.type) + kSteps);
+}
+double most_arithmetic(const MatmulCall &call) noexcept {
+    const Work work = work_of(call);
+    return work.products + work.steps;
+}
+
 template <typename Call>
 PlacementChoice choose(const Call &call, const Execution &where, bool estimates) noexcept {
     PlacementChoice choice;
@@ -175,8 +235,7 @@ PlacementChoice choose(const Call &call, const Execution &where, bool estimates)
                                         : "the function names a kernel of the device";
     }
     if (choice.placement != Placement::automatic && !estimates) return choice;
-    const Work work = work_of(call);
-    if (!estimates && work.nanoseconds + work.steps + work.products < kAtOnce) {
+    if (!estimates && most_arithmetic(call) < kAtOnce) {
         choice.reason = kFaster;
         choice.placement = Placement::host;
         return choice;
@@ -186,6 +245,7 @@ PlacementChoice choose(const Call &call, const Execution &where, bool estimates)
         if (choice.placement == Placement::automatic) choice.placement = Placement::device;
         return choice;
     }
+    const Work work = work_of(call);
     const int threads = pool_threads();
     choice.machine = machine->device;
     choice.host = host_time(work, *machine, threads, &choice.threads) * 1e-9;
