@@ -164,9 +164,11 @@ def is_fast(count: int, ours: float, numpys: float, factor: float = 1.1) -> bool
 
 def times_of(own: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[float, float]:
     """Return the median times of a call of ours and of NumPy's, by alternated rounds."""
-    once = max(seconds_of(theirs, 2), 1e-7)
+    once = seconds_of(theirs, 1)
+    if once < 1e-3:
+        once = max(seconds_of(theirs, 2), 1e-7)
     repeat = max(1, int(SECONDS / once))
-    rounds = ROUNDS if once < 2e-3 else 3 if once < 0.2 else 1
+    rounds = ROUNDS if once < 2e-3 else 3 if once < 0.1 else 1
     pairs = [(seconds_of(own, repeat), seconds_of(theirs, repeat)) for _ in range(rounds)]
     return statistics.median(ours for ours, _ in pairs), statistics.median(numpys for _, numpys in pairs)
 
