@@ -118,7 +118,7 @@ bool reduce_runs(const ReduceLaunch &launch, std::int64_t begin, std::int64_t en
         return true;
     } else if constexpr (op == Op::any) {
         if (stride != 1) return false;
-        const KindsOf among = kinds_of(launch.type);
+        const DecidingKind among = deciding_kind(launch.type, launch.op);
         const int size = size_of(launch.type);
         const Finish finish = finish_of(launch.op, n, launch.correction);
         for (std::int64_t i = begin; i < end; ++i, it.advance(1)) {
@@ -128,7 +128,7 @@ bool reduce_runs(const ReduceLaunch &launch, std::int64_t begin, std::int64_t en
         return true;
     } else if constexpr (std::is_same_v<typename Reducer<op, T>::A, T>) {
         using R = reduced_t<op, T>;
-        const HostLoop loop = joining_loop<op, T>();
+        const HostLoop loop = joining_loop_along<op, T>(stride);
         if (loop.function == nullptr) return false;
         const Finish finish = finish_of(launch.op, n, launch.correction);
         for (std::int64_t i = begin; i < end; ++i)
@@ -160,7 +160,7 @@ template <Op op, typename T>
             sum_of != nullptr && it.stride() == 1 && it.run() >= kLeastNarrow)
             return static_cast<T>(sum_of_runs(launch, sum_of, it, base, end - begin));
     constexpr bool kJoinsElements = std::is_same_v<A, T>;
-    const HostLoop loop = kJoinsElements ? joining_loop<op, T>() : HostLoop{};
+    const HostLoop loop = kJoinsElements ? joining_loop_along<op, T>(it.stride()) : HostLoop{};
     if constexpr (kJoinsElements && (std::is_integral_v<A> || op == Op::max || op == Op::min))
         if (loop.function != nullptr && is_own && it.run() >= kLeastLoop<T>)
             return joined_in_order(launch, loop, it, base, end - begin, F::identity());

@@ -213,6 +213,13 @@ HostLoop joining_loop() noexcept {
     }
 }
 
+// The same along elements that are so far apart. Packed complex numbers are summed by vectors here, and one by one
+// there.
+template <Op op, typename T>
+HostLoop joining_loop_along(std::int64_t stride) noexcept {
+    return op == Op::sum && is_complex<T> && stride == 1 ? HostLoop{} : joining_loop<op, T>();
+}
+
 // Joins each of n elements beside each other with one of as many others.
 template <typename T>
 void join_rows(const HostLoop &loop, const T *a, const T *b, T *joined, std::int64_t n) noexcept {

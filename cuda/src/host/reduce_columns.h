@@ -86,8 +86,11 @@ public:
                 for (std::int64_t k = 0; k < m_; ++k) sums[k] = F::join_later(sums[k], later[k]);
             }
         } else {
-            if constexpr (op == Op::sum && std::is_arithmetic_v<T> && std::is_same_v<A, T>)
-                if (is_stored()) return add_rows(end, sums);
+            constexpr bool kIsShort = std::is_arithmetic_v<T> || op == Op::sum || op == Op::prod;  // to join
+            if constexpr (kIsShort && std::is_same_v<A, T>)
+                if (is_stored())
+                    return join_by_fours<std::conditional_t<op == Op::sum, typename RealPart<T>::type, T>>(end,
+                                                                                                           sums);
             const T *x = next();
             if constexpr (std::is_same_v<A, T>) {
                 const HostLoop loop = m_ >= kNarrow ? joining_loop<op, T>() : HostLoop{};
@@ -131,41 +134,51 @@ private:
         return row_;
     }
 
-    // Four rows at a time, in pairs: their sums are loaded and stored once. Integers wrap.
-    void add_rows(std::int64_t end, A *joined) noexcept {
-        using W = wrapping_t<T>;
-        const std::int64_t m = m_;
-        auto *const sums = reinterpret_cast<W *>(joined);
-        const auto row = [this] { return reinterpret_cast<const W *>(next()); };
+    // Four rows at a time, so that what they come to is loaded and stored once: products in order, all else in
+    // pairs. The parts of complex numbers are summed by themselves.
+    template <typename P>
+    void join_by_fours(std::int64_t end, A *joined) noexcept {
+        using J = Reducer<op, P>;
+        constexpr int kBits = std::is_integral_v<P> && sizeof(P) == 8 ? 512 : kNeverFused;
+        const std::int64_t m = m_ * static_cast<std::int64_t>(sizeof(T) / sizeof(P));
+        auto *const all = reinterpret_cast<P *>(joined);
+        const auto row = [this] { return reinterpret_cast<const P *>(next()); };
+        const auto four = [](P a, P b, P c, P d) {
+            if constexpr (op == Op::prod)
+                return J::join(J::join(J::join(a, b), c), d);
+            else
+                return J::join(J::join(a, b), J::join(c, d));
+        };
         bool is_first = true;
         for (; at_ + 4 <= end; is_first = false) {
-            const W *const a = row();
-            const W *const b = row();
-            const W *const c = row();
-            const W *const d = row();
+            const P *const a = row();
+            const P *const b = row();
+            const P *const c = row();
+            const P *const d = row();
             if (is_first)
-                run_by_vectors<256>([=] {
-                    for (std::int64_t k = 0; k < m; ++k) sums[k] = (a[k] + b[k]) + (c[k] + d[k]);
+                run_by_vectors<kBits>([=] {
+                    for (std::int64_t k = 0; k < m; ++k) all[k] = four(a[k], b[k], c[k], d[k]);
+                });
+            else if constexpr (op == Op::prod)
+                run_by_vectors<kBits>([=] {
+                    for (std::int64_t k = 0; k < m; ++k) all[k] = J::join(four(all[k], a[k], b[k], c[k]), d[k]);
                 });
             else
-                run_by_vectors<256>([=] {
-                    for (std::int64_t k = 0; k < m; ++k) sums[k] += (a[k] + b[k]) + (c[k] + d[k]);
+                run_by_vectors<kBits>([=] {
+                    for (std::int64_t k = 0; k < m; ++k) all[k] = J::join(all[k], four(a[k], b[k], c[k], d[k]));
                 });
         }
         for (; at_ < end; is_first = false) {
-            const W *const x = row();
-            if (is_first && at_ < end) {
-                const W *const y = row();
-                run_by_vectors<256>([=] {
-                    for (std::int64_t k = 0; k < m; ++k) sums[k] = x[k] + y[k];
-                });
-            } else if (is_first) {
-                std::copy_n(x, m, sums);
-            } else {
-                run_by_vectors<256>([=] {
-                    for (std::int64_t k = 0; k < m; ++k) sums[k] += x[k];
-                });
+            const P *const x = row();
+            if (is_first && at_ == end) {
+                std::copy_n(x, m, all);
+                continue;
             }
+            const P *const before = is_first ? x : all;
+            const P *const later = is_first ? row() : x;
+            run_by_vectors<kBits>([=] {
+                for (std::int64_t k = 0; k < m; ++k) all[k] = J::join(before[k], later[k]);
+            });
         }
     }
 

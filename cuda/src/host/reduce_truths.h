@@ -11,16 +11,16 @@
 
 namespace cukern::host {
 
-constexpr std::int64_t kFewTruths = 128;  // which may decide
-constexpr std::int64_t kTruthBlock = 2048;
+constexpr std::int64_t kFewTruths = 128;       // which may decide
+constexpr std::int64_t kTruthBytes = 16384;    // that are looked at, unless those before them have decided
 constexpr std::int64_t kLeastTruthBytes = 64;  // in a row, that are looked at where they lie
 
-// Which kinds of packed elements there are, as far as any or all asks.
-inline std::uint8_t kinds_of_run(const KindsOf &among, Op asked, const char *from, int size,
+// Whether the kind that decides is among packed elements.
+inline std::uint8_t kinds_of_run(const DecidingKind &among, Op asked, const char *from, int size,
                                  std::int64_t n) noexcept {
     std::uint8_t kinds = 0;
     for (std::int64_t at = 0; at < n && !is_decided(kinds, asked);) {
-        const std::int64_t part = std::min(n - at, at == 0 ? kFewTruths : kTruthBlock);
+        const std::int64_t part = std::min(n - at, at == 0 ? kFewTruths : kTruthBytes / size);
         kinds |= among(from + at * size, part);
         at += part;
     }
@@ -30,7 +30,7 @@ inline std::uint8_t kinds_of_run(const KindsOf &among, Op asked, const char *fro
 // The same of elements [begin, end) of one result. Short rows are packed, and those with steps.
 [[gnu::noinline]] inline std::uint8_t kinds_of_range(const ReduceLaunch &launch, std::int64_t base,
                                                      std::int64_t begin, std::int64_t end) noexcept {
-    const KindsOf among = kinds_of(launch.type);
+    const DecidingKind among = deciding_kind(launch.type, launch.op);
     const Cast copy = cast_of(launch.type, launch.type);
     const int size = size_of(launch.type);
     alignas(64) char packed[kPackedBytes];

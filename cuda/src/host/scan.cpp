@@ -10,6 +10,7 @@
 #include "host/costs.h"
 #include "host/kernels.h"
 #include "host/thread_pool.h"
+#include "host/versions.h"
 
 namespace cukern::host {
 namespace {
@@ -72,6 +73,92 @@ template <>
 struct Running<Op::sum, Complex64> : RunningComplexSum<Complex64> {};
 template <>
 struct Running<Op::sum, Complex128> : RunningComplexSum<Complex128> {};
+
+// Running results of lines side by side.
+template <Op op, typename T>
+class RunningLines {
+public:
+    void start(const T *values, std::int64_t lines) noexcept {
+        for (std::int64_t j = 0; j < lines; ++j) new (running() + j) Running<op, T>;
+        for (std::int64_t j = 0; j < lines; ++j) running()[j].start(values[j]);
+    }
+    void add(const T *values, std::int64_t lines) noexcept {
+        for (std::int64_t j = 0; j < lines; ++j) running()[j].add(values[j]);
+    }
+    void store(T *out, std::int64_t step, std::int64_t lines) const noexcept {
+        if (step == 1)
+            for (std::int64_t j = 0; j < lines; ++j) out[j] = running()[j].value();
+        else
+            for (std::int64_t j = 0; j < lines; ++j) out[j * step] = running()[j].value();
+    }
+
+private:
+    Running<op, T> *running() noexcept { return reinterpret_cast<Running<op, T> *>(memory_); }
+    const Running<op, T> *running() const noexcept { return reinterpret_cast<const Running<op, T> *>(memory_); }
+
+    alignas(Running<op, T>) unsigned char memory_[kBlock * sizeof(Running<op, T>)];
+};
+
+// Of sums as RunningSum has them the numbers of all lines lie beside each other, so that loops vectorise.
+template <typename T>
+class RunningSumLines {
+    using Part = std::conditional_t<std::is_same_v<T, float> || std::is_same_v<T, Complex64>, float, double>;
+    static constexpr std::int64_t kParts = sizeof(T) / sizeof(Part);
+
+public:
+    void start(const T *values, std::int64_t lines) noexcept {
+        std::fill_n(sums_, lines * kParts, -0.0);
+        if constexpr (std::is_same_v<Part, double>) std::fill_n(lost_, lines * kParts, 0.0);
+        add(values, lines);
+    }
+    void add(const T *values, std::int64_t lines) noexcept {
+        run_by_vectors(
+            [sums = sums_, lost = lost_, parts = reinterpret_cast<const Part *>(values), n = lines * kParts] {
+                for (std::int64_t j = 0; j < n; ++j) {
+                    const double sum = sums[j];
+                    const double x = parts[j];
+                    const double next = sum + x;
+                    if constexpr (std::is_same_v<Part, double>) {
+                        const bool is_greater = std::abs(sum) >= std::abs(x);
+                        const double greater = is_greater ? sum : x;
+                        const double lesser = is_greater ? x : sum;
+                        lost[j] += (greater - next) + lesser;
+                    }
+                    sums[j] = next;
+                }
+            });
+    }
+    void store(T *out, std::int64_t step, std::int64_t lines) const noexcept {
+        if (step == 1) return store_packed(reinterpret_cast<Part *>(out), lines * kParts);
+        T packed[kBlock];
+        store_packed(reinterpret_cast<Part *>(packed), lines * kParts);
+        for (std::int64_t j = 0; j < lines; ++j) out[j * step] = packed[j];
+    }
+
+private:
+    void store_packed(Part *out, std::int64_t n) const noexcept {
+        run_by_vectors([sums = sums_, lost = lost_, out, n] {
+            for (std::int64_t j = 0; j < n; ++j) {
+                const double sum = sums[j];
+                if constexpr (std::is_same_v<Part, double>)
+                    out[j] = lost[j] == 0 || !std::isfinite(sum) ? sum : sum + lost[j];
+                else
+                    out[j] = static_cast<Part>(sum);
+            }
+        });
+    }
+
+    double sums_[kBlock * kParts];
+    double lost_[std::is_same_v<Part, double> ? kBlock * kParts : 1];
+};
+template <>
+class RunningLines<Op::sum, float> : public RunningSumLines<float> {};
+template <>
+class RunningLines<Op::sum, double> : public RunningSumLines<double> {};
+template <>
+class RunningLines<Op::sum, Complex64> : public RunningSumLines<Complex64> {};
+template <>
+class RunningLines<Op::sum, Complex128> : public RunningSumLines<Complex128> {};
 
 // Elements of the input in the type that is computed in, as they are or converted.
 template <typename T>
@@ -143,19 +230,14 @@ template <Op op, typename T>
 void scan_group(const ScanLaunch &launch, std::int64_t in, std::int64_t step, T *out, std::int64_t out_step,
                 std::int64_t lines) noexcept {
     Elements<T> elements(launch, in, step);
-    alignas(Running<op, T>) unsigned char memory[kBlock * sizeof(Running<op, T>)];
-    auto *const running = reinterpret_cast<Running<op, T> *>(memory);
-    for (std::int64_t j = 0; j < lines; ++j) new (running + j) Running<op, T>;
+    RunningLines<op, T> running;
     for (std::int64_t i = 0; i < launch.length; ++i, out += launch.inner) {
         const T *values = elements.at(i * launch.stride, lines);
         if (i == 0)
-            for (std::int64_t j = 0; j < lines; ++j) running[j].start(values[j]);
+            running.start(values, lines);
         else
-            for (std::int64_t j = 0; j < lines; ++j) running[j].add(values[j]);
-        if (out_step == 1)
-            for (std::int64_t j = 0; j < lines; ++j) out[j] = running[j].value();
-        else
-            for (std::int64_t j = 0; j < lines; ++j) out[j * out_step] = running[j].value();
+            running.add(values, lines);
+        running.store(out, out_step, lines);
     }
 }
 

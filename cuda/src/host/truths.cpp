@@ -2,6 +2,7 @@
 // their type, and their truth is a mask and a comparison with 0, which vectorise.
 #include "host/truths.h"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -26,22 +27,33 @@ Word bits_of(const char *from, std::int64_t i, Word mask) noexcept {
 }
 
 template <typename Word, int words>
-std::uint8_t kinds_among(const char *from, std::int64_t n, std::uint64_t given) noexcept {
-    bool has_nonzero = false;
-    bool has_zero = false;
-    run_by_vectors<kMostBits>([&has_nonzero, &has_zero, from, n, mask = static_cast<Word>(given)] {
-        Word nonzero = 0;
-        Word zero = 0;
-        for (std::int64_t i = 0; i < n; ++i) {
-            const auto bits = bits_of<Word, words>(from, i, mask);
-            nonzero = static_cast<Word>(nonzero | bits);
-            zero = static_cast<Word>(zero | (bits == 0 ? 1 : 0));
-        }
-        has_nonzero = nonzero != 0;
-        has_zero = zero != 0;
+std::uint8_t find_nonzero(const char *from, std::int64_t n, std::uint64_t given) noexcept {
+    Word all_bits = 0;
+    run_by_vectors<kMostBits>([&all_bits, from, n, mask = static_cast<Word>(given)] {
+        Word found = 0;
+        for (std::int64_t i = 0; i < n; ++i)
+            found = static_cast<Word>(found | bits_of<Word, words>(from, i, mask));
+        all_bits = found;
     });
-    using F = Reducer<Op::any, Bool>;
-    return static_cast<std::uint8_t>((has_nonzero ? F::kNonzero : 0) | (has_zero ? F::kZero : 0));
+    return all_bits != 0 ? Reducer<Op::any, Bool>::kNonzero : 0;
+}
+
+template <typename Word, int words>
+std::uint8_t find_zero(const char *from, std::int64_t n, std::uint64_t given) noexcept {
+    bool has_zero = false;
+    run_by_vectors<kMostBits>([&has_zero, from, n, mask = static_cast<Word>(given)] {
+        if constexpr (sizeof(Word) < 8) {
+            auto least = static_cast<Word>(~Word{0});
+            for (std::int64_t i = 0; i < n; ++i) least = std::min(least, bits_of<Word, words>(from, i, mask));
+            has_zero = least == 0;
+        } else {  // AVX2 has no minimum of 64 bits
+            Word found = 0;
+            for (std::int64_t i = 0; i < n; ++i)
+                found |= bits_of<Word, words>(from, i, mask) == 0 ? Word{1} : Word{0};
+            has_zero = found != 0;
+        }
+    });
+    return has_zero ? Reducer<Op::any, Bool>::kZero : 0;
 }
 
 template <typename Word, int words>
@@ -83,9 +95,10 @@ auto with_words(ElementType type, const Function &function) noexcept {
 
 }  // namespace
 
-KindsOf kinds_of(ElementType type) noexcept {
-    return with_words(type, [type](auto word, auto words) -> KindsOf {
-        return {kinds_among<decltype(word), words.value>, mask_of(type)};
+DecidingKind deciding_kind(ElementType type, Op asked) noexcept {
+    return with_words(type, [type, asked](auto word, auto words) -> DecidingKind {
+        using Word = decltype(word);
+        return {asked == Op::any ? find_nonzero<Word, words.value> : find_zero<Word, words.value>, mask_of(type)};
     });
 }
 
