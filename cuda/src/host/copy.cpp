@@ -76,9 +76,11 @@ void fill(W *to, const W &value, std::int64_t n) noexcept {
     }
 }
 
+using PackedStep = std::integral_constant<std::int64_t, 1>;
+
 // Four at a time: a loop of one copy each takes twice as long on some processors.
-template <typename W>
-void copy_steps(const W *from, std::int64_t from_step, W *to, std::int64_t to_step, std::int64_t n) noexcept {
+template <typename W, typename FromStep, typename ToStep>
+void copy_steps(const W *from, FromStep from_step, W *to, ToStep to_step, std::int64_t n) noexcept {
     for (; n >= 4; n -= 4, from += 4 * from_step, to += 4 * to_step) {
         const W words[] = {from[0], from[from_step], from[2 * from_step], from[3 * from_step]};
         for (int i = 0; i < 4; ++i) to[i * to_step] = words[i];
@@ -100,6 +102,10 @@ void copy_row(const W *from, std::int64_t from_step, W *to, std::int64_t to_step
         });
     else if (to_step == 1 && from_step == 2 && std::is_integral_v<W>)
         for (std::int64_t i = 0; i < n; ++i) to[i] = from[2 * i];
+    else if (from_step == 1 && std::is_integral_v<W>)
+        copy_steps(from, PackedStep(), to, to_step, n);
+    else if (to_step == 1 && std::is_integral_v<W>)
+        copy_steps(from, from_step, to, PackedStep(), n);
     else
         copy_steps(from, from_step, to, to_step, n);
 }

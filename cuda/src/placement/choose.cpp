@@ -28,7 +28,7 @@ constexpr double kLesserPart = 0.5;     // of arithmetic and memory's time, that
 // Nanoseconds: calls of less arithmetic are the processor's at once, and no call through a device is expected to
 // be as short as the second.
 constexpr double kAtOnce = 8000;
-constexpr double kSoonest = 20'000;
+constexpr double kSoonest = 24'000;
 constexpr const char *kFaster = "estimated to be faster";
 
 // What a call does, as the estimates need it.
