@@ -226,6 +226,55 @@ def test_short_rows_are_reduced_by_columns(name: str, rng: np.random.Generator) 
                     assert got == theirs(a)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint64", "int8", "complex64", "complex128"])
+def test_rows_are_joined_by_fours(dtype: str, rng: np.random.Generator) -> None:
+    """Products in NumPy's order, so that their bits are its; extremes with NaNs wherever they are."""
+    for rows in (*range(1, 10), 31, 32, 33, 70):
+        for columns in (4, 63, 64, 129):
+            a = array_of(rng, dtype, (rows, columns + 3), "C")[:, 1:-2] - np.asarray(3, dtype)
+            if a.dtype.kind in "fc":
+                a += np.asarray(0.1, dtype)
+            with np.errstate(over="ignore", invalid="ignore"):
+                want = np.prod(a, axis=0)
+            got = cukern.prod(a, axis=0)
+            if a.dtype.kind == "c":  # whose parts are each of two products, which NumPy may fuse
+                np.testing.assert_allclose(got, want, rtol=rows * 4 * np.finfo(a.dtype).eps)
+            else:
+                np.testing.assert_array_equal(got, want)
+            if a.dtype.kind == "f":
+                a[rng.integers(rows), 2] = np.nan
+            for name in ("max", "min"):
+                np.testing.assert_array_equal(getattr(cukern, name)(a, axis=0), getattr(np, name)(a, axis=0))
+            if a.dtype.kind in "fc":
+                bound = rows * np.finfo(a.dtype).eps * np.abs(a).sum(axis=0)
+                assert np.all(~(np.abs(cukern.sum(a, axis=0) - a.sum(axis=0, dtype="c16")) > bound))
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_sums_of_complex_runs(dtype: str, rng: np.random.Generator) -> None:
+    """Packed ones in eight running results of each block, others by NumPy's loop."""
+    eps = np.finfo(dtype).eps
+    for n in (1, 2, 7, 15, 16, 17, 127, 128, 129, 511, 513, 70_000):
+        a = (rng.standard_normal((2, n, 2)) + 1j * rng.standard_normal((2, n, 2))).astype(dtype)
+        for x in (a[..., 0], np.ascontiguousarray(a[..., 1]), a[..., 0][:, ::-1]):
+            for axis in (None, 1):
+                want = x.sum(axis=axis, dtype="c16")
+                bound = (8 + 2 * np.log2(2 * n)) * eps * np.abs(x).sum(axis=axis)
+                assert np.all(np.abs(cukern.sum(x, axis=axis) - want) <= bound)
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin", "any", "all", "max", "min"])
+def test_truths_are_found_in_whichever_piece(name: str) -> None:
+    wanted = name in ("argmax", "any", "max")
+    for count in (4095, 65_536, 300_001):
+        a = np.full(count, not wanted)
+        assert getattr(cukern, name)(a) == getattr(np, name)(a)
+        for place in (count - 1, count // 2, 65_536, 65_535, 4096, 4095, 128, 127, 0):
+            if place < count:
+                a[place] = wanted
+                assert getattr(cukern, name)(a) == getattr(np, name)(a)
+
+
 def test_one_value_for_all_of_a_row_is_converted_once_and_rightly(rng: np.random.Generator) -> None:
     for n in (2, 100, 511, 512, 513, 2000):
         a = rng.integers(-9, 9, (5, n)).astype(np.int32)
@@ -233,3 +282,26 @@ def test_one_value_for_all_of_a_row_is_converted_once_and_rightly(rng: np.random
         np.testing.assert_array_equal(cukern.add(a, column), a + column)
         np.testing.assert_array_equal(cukern.multiply(column, a[:, ::-1]), column * a[:, ::-1])
         np.testing.assert_allclose(cukern.pow(a.astype(np.float32), column), a.astype(np.float32) ** column, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_lines_side_by_side_are_those_by_themselves(dtype: str, rng: np.random.Generator) -> None:
+    """To the bit: with numbers of very different size, zeros of both signs, infinities and NaNs."""
+    for shape in ((40, 3), (9, 70), (5, 600), (3, 7, 513)):
+        a = (rng.standard_normal(shape) * 10.0 ** rng.integers(-9, 9, shape)).astype(dtype)
+        if a.dtype.kind == "c":
+            a += 1j * a[::-1]
+        a[:, 0] = -0.0
+        a[2, 1:3] = np.inf
+        a[-1, 2:] = -np.inf
+        for axis in range(len(shape) - 1):
+            with np.errstate(invalid="ignore"):
+                beside = cukern.asnumpy(cukern.cumulative_sum(cukern.asarray(a), axis=axis))
+                alone = np.ascontiguousarray(np.moveaxis(a, axis, -1))
+                alone = cukern.asnumpy(cukern.cumulative_sum(cukern.asarray(alone), axis=-1))
+            same = beside == np.moveaxis(alone, -1, axis)
+            nan = np.isnan(beside)
+            np.testing.assert_array_equal(nan, np.isnan(np.moveaxis(alone, -1, axis)))
+            assert np.all(same | nan)
+            if axis == 0:  # sums of -0.0 alone
+                assert np.all(np.signbit(beside[:, 0].real))

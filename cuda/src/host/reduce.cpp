@@ -264,6 +264,10 @@ template <Op op, typename T>
 
 constexpr std::int64_t kFirstTruths = 4096;
 
+// Whether it looks for the first element that is true, or false.
+template <Op op, typename T>
+inline constexpr bool finds_truth = std::is_same_v<T, Bool> && (op == Op::argmax || op == Op::argmin);
+
 // How the elements of a result are cut into pieces, which follows from the shape alone.
 struct Pieces {
     std::int64_t length = kPiece;
@@ -296,8 +300,6 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
     const bool in_columns = launch.reduced > 0 && lies_in_columns(launch);
     const std::int64_t row = in_columns ? launch.kept_shape[launch.num_kept - 1] : 1;  // results beside each other
     Pieces pieces = pieces_of(launch, row);
-    if constexpr (std::is_same_v<T, Bool> && (op == Op::argmax || op == Op::argmin))
-        pieces.are_used = pieces.are_used && in_columns;  // most often the first piece has it
     const double elements = static_cast<double>(launch.kept) * static_cast<double>(launch.reduced);
     const std::int64_t worth = host_grain(op, launch.type, elements, elements * size_of(launch.type));  // elements
     const std::unique_ptr<A[]> parts(pieces.are_used ? new (std::nothrow) A[pieces.count * row] : nullptr);
@@ -319,10 +321,15 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
     const std::int64_t tile = (row - 1) / tiles + 1;
     for (std::int64_t i = 0; i < launch.kept; i += row) {
         const NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, i);
-        if constexpr (op == Op::any) {
-            if (!in_columns) {  // the first piece may decide, before other threads are woken
+        if constexpr (op == Op::any || finds_truth<op, T>) {
+            if (!in_columns) {  // the first elements may decide, before other threads are woken
                 parts[0] = reduce_range<op, T>(launch, it.offset, 0, std::min(launch.reduced, kFirstTruths));
-                if (is_decided(parts[0], launch.op)) {
+                bool decide = false;
+                if constexpr (op == Op::any)
+                    decide = is_decided(parts[0], launch.op);
+                else
+                    decide = parts[0].value == (op == Op::argmax);
+                if (decide) {
                     out[i] = F::template result<R>(parts[0], finish);
                     continue;
                 }

@@ -99,9 +99,10 @@ ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, Row
     }
     const int bits = bits_from(divided_up(vectors, row_vectors(traits.index)));
     p.groups.bits = std::clamp(bits, kLeastRowBits, kThreadBits);
-    // Few rows: wider groups, as long as each thread has its loads in flight.
+    // Few rows: wider groups, as long as each thread has its loads in flight, and a block of its own for a row if
+    // it has twice as many.
     while (p.groups.bits < kThreadBits && launch.kept << p.groups.bits < kRowBlocks * kThreads &&
-           vectors >> p.groups.bits > kInFlight)
+           vectors >> p.groups.bits > (p.groups.bits + 1 < kThreadBits ? 1 : 2) * kInFlight)
         ++p.groups.bits;
     const std::int64_t blocks = divided_up(launch.kept, kThreads >> p.groups.bits);
     // Of a segment: with all loads that threads have, or where that leaves multiprocessors idle, with fewer.
