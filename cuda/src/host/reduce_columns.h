@@ -140,7 +140,7 @@ private:
     void join_by_fours(std::int64_t end, A *joined) noexcept {
         using J = Reducer<op, P>;
         constexpr int kBits = std::is_integral_v<P> && sizeof(P) == 8 ? 512 : kNeverFused;
-        const std::int64_t m = m_ * static_cast<std::int64_t>(sizeof(T) / sizeof(P));
+        const std::int64_t m = is_complex<T> && !is_complex<P> ? 2 * m_ : m_;
         auto *const all = reinterpret_cast<P *>(joined);
         const auto row = [this] { return reinterpret_cast<const P *>(next()); };
         const auto four = [](P a, P b, P c, P d) {

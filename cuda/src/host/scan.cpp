@@ -103,7 +103,7 @@ private:
 template <typename T>
 class RunningSumLines {
     using Part = std::conditional_t<std::is_same_v<T, float> || std::is_same_v<T, Complex64>, float, double>;
-    static constexpr std::int64_t kParts = sizeof(T) / sizeof(Part);
+    static constexpr std::int64_t kParts = is_complex<T> ? 2 : 1;
 
 public:
     void start(const T *values, std::int64_t lines) noexcept {
