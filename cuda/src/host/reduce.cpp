@@ -6,6 +6,7 @@
 // the threads; of few long ones, and of long rows of them, pieces whose length follows from the shape, so that the
 // number of threads changes nothing.
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -268,6 +269,17 @@ constexpr std::int64_t kFirstTruths = 4096;
 template <Op op, typename T>
 inline constexpr bool finds_truth = std::is_same_v<T, Bool> && (op == Op::argmax || op == Op::argmin);
 
+// Whether later elements change nothing any more.
+template <Op op, typename T>
+bool decides([[maybe_unused]] const typename Reducer<op, T>::A &found, [[maybe_unused]] Op asked) noexcept {
+    if constexpr (op == Op::any)
+        return is_decided(found, asked);
+    else if constexpr (finds_truth<op, T>)
+        return found.value == (op == Op::argmax);
+    else
+        return false;
+}
+
 // How the elements of a result are cut into pieces, which follows from the shape alone.
 struct Pieces {
     std::int64_t length = kPiece;
@@ -324,18 +336,14 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
         if constexpr (op == Op::any || finds_truth<op, T>) {
             if (!in_columns) {  // the first elements may decide, before other threads are woken
                 parts[0] = reduce_range<op, T>(launch, it.offset, 0, std::min(launch.reduced, kFirstTruths));
-                bool decide = false;
-                if constexpr (op == Op::any)
-                    decide = is_decided(parts[0], launch.op);
-                else
-                    decide = parts[0].value == (op == Op::argmax);
-                if (decide) {
+                if (decides<op, T>(parts[0], launch.op)) {
                     out[i] = F::template result<R>(parts[0], finish);
                     continue;
                 }
             }
         }
         const std::int64_t grain = std::max<std::int64_t>(1, worth / (pieces.length * tile));
+        std::atomic<std::int64_t> decided{pieces.count};  // a piece that makes later ones needless
         parallel_for(pieces.count * tiles, grain, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t task = begin; task < end; ++task) {
                 const std::int64_t piece = task / tiles;
@@ -343,7 +351,12 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
                 const std::int64_t start = piece * pieces.length;
                 const std::int64_t stop = std::min(launch.reduced, start + pieces.length);
                 if (!in_columns) {
+                    if (piece > decided.load(std::memory_order_relaxed)) return;
                     parts[piece] = reduce_range<op, T>(launch, it.offset, start, stop);
+                    if (decides<op, T>(parts[piece], launch.op)) {
+                        std::int64_t earliest = decided.load(std::memory_order_relaxed);
+                        while (piece < earliest && !decided.compare_exchange_weak(earliest, piece)) continue;
+                    }
                     continue;
                 }
                 const std::int64_t m = std::min(tile, row - first);
@@ -352,7 +365,7 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
                 std::copy_n(sums, m, &parts[piece * row + first]);
             }
         });
-        join_pieces<F>(parts.get(), pieces.count, row);
+        join_pieces<F>(parts.get(), std::min(pieces.count, decided.load() + 1), row);
         store_results<op, T>(parts.get(), row, finish, out + i);
     }
 }

@@ -16,7 +16,7 @@
 namespace cukern::host {
 
 constexpr std::int64_t kTileBytes = 32768;  // of partial results: whole rows, or long parts, are read at once
-constexpr std::int64_t kNarrow = 64;        // results of a tile from which on another library's loop pays
+constexpr std::int64_t kNarrow = 64;        // results of a tile from which on another library's loop pays, if any
 constexpr std::int64_t kGroup = 32;
 constexpr std::int64_t kIndexRows = 1 << 30;  // that 32-bit indices count
 constexpr int kMostGroups = 30;               // as a power of two

@@ -9,8 +9,8 @@
 #include "host/costs.h"
 #include "host/kernels.h"
 #include "host/thread_pool.h"
-#include "plan/launch.h"
 #include "placement/machines.h"
+#include "plan/launch.h"
 #include "transfer/staging.h"
 
 namespace cukern {
@@ -196,7 +196,8 @@ bool names_kernel(const Call &) noexcept {
     return false;
 }
 
-// No less than the processor's arithmetic takes, found without a look at the operands.
+// About what the processor takes at most, found without planning: where it is less than kAtOnce, so is the
+// estimate than kSoonest.
 double most_arithmetic(const ElementwiseCall &call) noexcept {
     const double operands = kMaxInputs * kConversion + (kMaxInputs + 1) * kSteps;
     return static_cast<double>(count_of(*call.out)) * (host_cost(call.op, call.compute) + operands);
@@ -204,11 +205,12 @@ double most_arithmetic(const ElementwiseCall &call) noexcept {
 template <typename Call>
 double most_arithmetic(const Call &call) noexcept {
     const TensorView &input = *call.inputs[0];
-    return static_cast<double>(count_of(input)) * (host_cost(call.op, input.type) + kSteps);
+    return static_cast<double>(count_of(input)) * (host_cost(call.op, input.type) + kSteps) +
+           kSteps * static_cast<double>(count_of(*call.out));
 }
 double most_arithmetic(const MatmulCall &call) noexcept {
     const Work work = work_of(call);
-    return work.products + work.steps;
+    return work.products + work.steps + work.elements;
 }
 
 template <typename Call>
