@@ -75,8 +75,8 @@ SMALL = (
     "ext/module",
     "ext/types",
 )
-NAMES = ("casts", "formula_loops", "narrow_sums", "nontemporal", "reduce", "truths")
-LOOPS = [ROOT / f"cuda/src/host/{name}.cpp" for name in NAMES]
+LOOP_NAMES = ("casts", "formula_loops", "integer_sums", "nontemporal", "reduce", "truths")
+LOOPS = [ROOT / f"cuda/src/host/{name}.cpp" for name in LOOP_NAMES]
 EMULATED = ["elementwise", "reduce", "scan"]
 REPLACED = ["elementwise.cpp", "formula_loops.cpp", "reduce.cpp", "scan.cpp"]
 

@@ -227,8 +227,9 @@ class TestAuto:
             assert slow[1] > fast[1]
         assert told(cukern.acosh, x.astype("c8"))[0] > 10 * told(cukern.add, x, x)[0]
         # A broadcast operand travels once.
-        row = np.broadcast_to(x[:1024], (1024, 1024))
-        assert told(cukern.add, square, row)[1] < told(cukern.add, square, square)[1]
+        large = np.empty((4096, 4096), np.float32)
+        row = np.broadcast_to(large[0], large.shape)
+        assert told(cukern.add, large, row)[1] < told(cukern.add, large, large)[1]
 
     def test_what_is_not_computed_is_not_estimated(self, rng: np.random.Generator) -> None:
         def host(call: Callable[..., Any], *args: Any, **options: Any) -> float:

@@ -14,7 +14,7 @@
 
 #include "host/costs.h"
 #include "host/kernels.h"
-#include "host/narrow_sums.h"
+#include "host/integer_sums.h"
 #include "host/reduce_columns.h"
 #include "host/reduce_truths.h"
 #include "host/thread_pool.h"
@@ -23,8 +23,8 @@ namespace cukern::host {
 namespace {
 
 constexpr int kLevels = 64;
-constexpr std::int64_t kLeastRun = 8;      // elements of a result, all of which a call takes
-constexpr std::int64_t kLeastNarrow = 32;  // integers in a row that are added up where they lie
+constexpr std::int64_t kLeastRun = 8;        // elements of a result, all of which a call takes
+constexpr std::int64_t kLeastIntegers = 32;  // integers in a row that are added up where they lie
 constexpr std::int64_t kPiece = 1 << 16;
 constexpr std::int64_t kPieceRows = 256;  // of rows of results beside each other
 constexpr std::int64_t kMostPieces = 256;
@@ -81,7 +81,7 @@ void join_block(typename F::A sum, typename F::A *waiting, std::uint64_t *blocks
 }
 
 // The sum of n integers that lie packed in runs.
-std::uint64_t sum_of_runs(const ReduceLaunch &launch, NarrowSum sum_of, NdIterator &it, std::int64_t base,
+std::uint64_t sum_of_runs(const ReduceLaunch &launch, IntegerSum sum_of, NdIterator &it, std::int64_t base,
                           std::int64_t n) noexcept {
     std::uint64_t sum = 0;
     while (n > 0) {
@@ -100,7 +100,8 @@ bool reduce_runs(const ReduceLaunch &launch, std::int64_t begin, std::int64_t en
     constexpr ElementType kOwn = ElementTypeOf<T>::value;
     const std::int64_t n = launch.reduced;
     if (launch.num_reduced != 1 || n < kLeastRun || n > kLoopBlock) return false;
-    if (op != Op::any && launch.type != kOwn) return false;
+    constexpr bool kTakesOthers = op == Op::any || (op == Op::sum && std::is_integral_v<T>);
+    if (!kTakesOthers && launch.type != kOwn) return false;
     const std::int64_t stride = launch.reduced_strides[0];
     [[maybe_unused]] NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
     [[maybe_unused]] const auto elements = [&] {
@@ -126,6 +127,14 @@ bool reduce_runs(const ReduceLaunch &launch, std::int64_t begin, std::int64_t en
             const auto kinds = kinds_of_run(among, launch.op, element_at(launch, it.offset), size, n);
             static_cast<Bool *>(launch.out)[i] = Reducer<op, T>::template result<Bool>(kinds, finish);
         }
+        return true;
+    } else if constexpr (op == Op::sum && std::is_integral_v<T>) {
+        const IntegerSum sum_of = integer_sum_of(launch.type);
+        if (stride != 1 || sum_of == nullptr) return false;
+        const Finish finish = finish_of(launch.op, n, launch.correction);
+        for (std::int64_t i = begin; i < end; ++i, it.advance(1))
+            static_cast<reduced_t<op, T> *>(launch.out)[i] = Reducer<op, T>::template result<reduced_t<op, T>>(
+                static_cast<T>(sum_of(element_at(launch, it.offset), n)), finish);
         return true;
     } else if constexpr (std::is_same_v<typename Reducer<op, T>::A, T>) {
         using R = reduced_t<op, T>;
@@ -157,8 +166,8 @@ template <Op op, typename T>
             return place_of<op, T>(launch, function, it, base, begin, end);
     }
     if constexpr (op == Op::sum && std::is_integral_v<T>)
-        if (const NarrowSum sum_of = narrow_sum_of(launch.type);
-            sum_of != nullptr && it.stride() == 1 && it.run() >= kLeastNarrow)
+        if (const IntegerSum sum_of = integer_sum_of(launch.type);
+            sum_of != nullptr && it.stride() == 1 && it.run() >= kLeastIntegers)
             return static_cast<T>(sum_of_runs(launch, sum_of, it, base, end - begin));
     constexpr bool kJoinsElements = std::is_same_v<A, T>;
     const HostLoop loop = kJoinsElements ? joining_loop_along<op, T>(it.stride()) : HostLoop{};
@@ -264,21 +273,6 @@ template <Op op, typename T>
 }
 
 constexpr std::int64_t kFirstTruths = 4096;
-
-// Whether it looks for the first element that is true, or false.
-template <Op op, typename T>
-inline constexpr bool finds_truth = std::is_same_v<T, Bool> && (op == Op::argmax || op == Op::argmin);
-
-// Whether later elements change nothing any more.
-template <Op op, typename T>
-bool decides([[maybe_unused]] const typename Reducer<op, T>::A &found, [[maybe_unused]] Op asked) noexcept {
-    if constexpr (op == Op::any)
-        return is_decided(found, asked);
-    else if constexpr (finds_truth<op, T>)
-        return found.value == (op == Op::argmax);
-    else
-        return false;
-}
 
 // How the elements of a result are cut into pieces, which follows from the shape alone.
 struct Pieces {

@@ -51,4 +51,19 @@ inline std::uint8_t kinds_of_run(const DecidingKind &among, Op asked, const char
     return kinds;
 }
 
+// Whether it looks for the first element that is true, or false.
+template <Op op, typename T>
+inline constexpr bool finds_truth = std::is_same_v<T, Bool> && (op == Op::argmax || op == Op::argmin);
+
+// Whether later elements change nothing any more.
+template <Op op, typename T>
+bool decides([[maybe_unused]] const typename Reducer<op, T>::A &found, [[maybe_unused]] Op asked) noexcept {
+    if constexpr (op == Op::any)
+        return is_decided(found, asked);
+    else if constexpr (finds_truth<op, T>)
+        return found.value == (op == Op::argmax);
+    else
+        return false;
+}
+
 }  // namespace cukern::host
