@@ -10,8 +10,8 @@ Writes results/host_rows.json, and prints geometric means and the slowest.
 time, and below 1000 elements at most 0.3 us more. What does not is measured again, and then may take 1.25. Writes
 results/host_survey.json.
 
---large: operands of 64 MB on all threads, of some of the rows, drawn by the sources' hash; what stops early (``any``, ``all``,
-extremes of bool) is left out. Writes results/host_large.json.
+--large: operands of 64 MB on all threads, of some of the rows, drawn by the sources' hash; what stops early (``any``,
+``all``, extremes of bool) is left out. Writes results/host_large.json.
 """
 
 from __future__ import annotations
