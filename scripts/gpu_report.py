@@ -5,7 +5,8 @@
     python scripts/gpu_report.py --write                  the report alone, from what is there
 
 Each part takes under 8 minutes and leaves benchmarks/results/<part>.json with the hash of the sources that it
-ran on. A part that is there for the sources as they stand is not run again; the report takes in no other.
+ran on. A part that is there for the sources as they stand is not run again; the report takes in no other. The suite
+and memcheck run a process for each file of tests; where they were cut off only the files that are left are run.
 cukern is imported as it is installed, which may be from a wheel built elsewhere.
 
 suite                            the suite but for tests of the build, on every back-end; one without its GPU fails
@@ -28,6 +29,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +45,7 @@ import survey_tables  # noqa: E402
 from source_id import source_id  # noqa: E402
 
 LIMIT = 480  # seconds a part
+TIMED_OUT = 124
 # What is printed for each object that a library can't free after an error of the GPU.
 AFTER_THE_END = "Error in sys.excepthook:\n\nOriginal exception was:\n"
 TOOLS = ["memcheck", "racecheck", "synccheck", "initcheck"]
@@ -151,7 +154,7 @@ def run(command: list[str], env: dict[str, str], limit: float = LIMIT) -> tuple[
         output = error.stdout or b""
         text = output.decode(errors="replace") if isinstance(output, bytes) else output
         print(text[-3000:], flush=True)
-        return 124, text
+        return TIMED_OUT, text
     print(done.stdout.replace(AFTER_THE_END, "")[-3000:], flush=True)
     return done.returncode, done.stdout
 
@@ -209,40 +212,69 @@ def shards() -> tuple[list[str], list[str]]:
     return [file for file in files if file not in alone], alone
 
 
-def run_files(part: str, command: Callable[[str], tuple[int, str]]) -> dict[str, Any]:
+def run_files(part: str, command: Callable[[str], dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Run a command for each file of tests: first new ones, then those that took longest last time.
 
-    Return the worst status, all that they printed, and how many seconds each took.
+    Return what the command returned for each file, and its seconds. Each file's result is stored as the file ends, so
+    that a part that was cut off runs only the files that are left.
     """
     path = RESULTS / f"{part}.json"
     last = json.loads(path.read_text())["result"].get("seconds", {}) if path.is_file() else {}
-    seconds: dict[str, float] = {}
+    partial = RESULTS / f"{part}.partial.json"
+    stored = json.loads(partial.read_text()) if partial.is_file() else {}
+    results: dict[str, dict[str, Any]] = stored["results"] if stored.get("sources") == source_id() else {}
+    sources = source_id()
+    lock = threading.Lock()
 
-    def timed(file: str) -> tuple[int, str]:
+    def run_one(file: str) -> None:
+        if file in results:
+            return
         begin = time.monotonic()
-        status, text = command(file)
-        seconds[file] = round(time.monotonic() - begin, 1)
-        return status, text
+        result = command(file)
+        result["seconds"] = round(time.monotonic() - begin, 1)
+        with lock:
+            results[file] = result
+            ended = {name: each for name, each in results.items() if each["status"] != TIMED_OUT}
+            unfinished = partial.with_suffix(".tmp")
+            unfinished.write_text(json.dumps({"sources": sources, "results": ended}))
+            unfinished.replace(partial)
 
     together, alone = shards()
     with ThreadPoolExecutor(max_workers=min(12, os.cpu_count() or 1)) as pool:
-        results = list(pool.map(timed, sorted(together, key=lambda file: -last.get(file, LIMIT))))
-    results += [timed(file) for file in alone]
+        list(pool.map(run_one, sorted(together, key=lambda file: -last.get(file, LIMIT))))
+    for file in alone:
+        run_one(file)
+    if worst_status(results) != TIMED_OUT:
+        partial.unlink()
+    return results
+
+
+def worst_status(results: dict[str, dict[str, Any]]) -> int:
+    """Return the worst exit status of the files of tests."""
     nothing = 5  # pytest's status for a file of which no test is chosen
+    # A process that a signal has ended has a status below zero.
+    return max((abs(each["status"]) for each in results.values() if each["status"] != nothing), default=0)
+
+
+def of_all_files(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the worst status, the numbers of tests, what failed, and how many seconds each file took."""
+    text = "\n".join(each["text"] for each in results.values())
     return {
-        # A process that a signal has ended has a status below zero.
-        "status": max(abs(status) for status, _ in results if status != nothing),
-        "text": "\n".join(text for _, text in results),
-        "seconds": seconds,
+        "status": worst_status(results),
+        "counts": counts(text),
+        "failures": failures(text),
+        "skips": re.findall(r"^SKIPPED (\[\d+\] .*)$", text, re.MULTILINE),
+        "seconds": {file: each["seconds"] for file, each in results.items()},
     }
 
 
 def run_suite() -> dict[str, Any]:
-    # Tests of the build need no GPU, and take longer than all others.
-    result = run_files("suite", lambda file: run(pytest(file, "-m", "not build"), environment()))
-    text = result.pop("text")
-    skips = re.findall(r"^SKIPPED (\[\d+\] .*)$", text, re.MULTILINE)
-    return {**result, "counts": counts(text), "failures": failures(text), "skips": skips}
+    def test(file: str) -> dict[str, Any]:
+        # Tests of the build need no GPU, and take longer than all others.
+        status, text = run(pytest(file, "-m", "not build"), environment())
+        return {"status": status, "text": text}
+
+    return of_all_files(run_files("suite", test))
 
 
 QUESTION = (
@@ -298,25 +330,17 @@ def run_sanitizer(tool: str) -> dict[str, Any]:
     whole = tool == "memcheck"
     left_out = "not provokes_cuda_error and not build"
     if whole:
-        results: list[dict[str, Any]] = []
-
-        def check(file: str) -> tuple[int, str]:
-            results.append(sanitize(tool, pytest(file, "-m", f"gpu and {left_out}")))
-            return results[-1]["status"], results[-1].pop("text")
-
-        result = run_files(tool, check)
-        text = result.pop("text")
+        files = run_files(tool, lambda file: sanitize(tool, pytest(file, "-m", f"gpu and {left_out}")))
+        result = of_all_files(files)
+        del result["skips"]  # most tests are left out at small sizes
         for key in ("findings", "findings_elsewhere", "reported_errors", "summaries"):
-            parts = [part[key] for part in results]
+            parts = [each[key] for each in files.values()]
             result[key] = sum(parts) if isinstance(parts[0], int) else [line for part in parts for line in part]
     else:
         result = sanitize(tool, pytest(*[f"tests/{test}" for test in KERNEL_TESTS], "-k", "cuda or gpu"))
         text = result.pop("text")
-    result |= {
-        "counts": counts(text),
-        "failures": failures(text),
-        "planted_defect_found": bool(planted["findings"] or planted["findings_elsewhere"]),
-    }
+        result |= {"counts": counts(text), "failures": failures(text)}
+    result["planted_defect_found"] = bool(planted["findings"] or planted["findings_elsewhere"])
     if whole:
         _, names = run(pytest("tests", "-m", "provokes_cuda_error", "--collect-only"), environment())
         result["run_without"] = re.findall(r"^(tests/\S+::\S+)", names, re.MULTILINE)
@@ -350,7 +374,7 @@ def run_survey() -> dict[str, Any]:
     output.unlink(missing_ok=True)
     command = [sys.executable, "benchmarks/survey.py", "--seed", *map(str, words)]
     status, text = run([*command, "--cases", str(SURVEY_CASES), "--output", str(output)], environment())
-    results = json.loads(output.read_text())["results"] if status != 124 and output.is_file() else []
+    results = json.loads(output.read_text())["results"] if status != TIMED_OUT and output.is_file() else []
     begun = re.findall(r"^\d+:\d+ .*$", text, re.MULTILINE)
     last = begun[-1] if begun and len(begun) < len(words) * SURVEY_CASES else None
     return {"status": status, "seeds": words, "last": last, "table": survey_tables.table(results)}
@@ -502,7 +526,7 @@ def main() -> int:
             "result": result,
         }
         good = passed(part, content)
-        if result["status"] != 124:  # what ran out of time is not done
+        if result["status"] != TIMED_OUT:  # what ran out of time is not done
             (RESULTS / f"{part}.json").write_text(json.dumps(content, indent=1) + "\n")
         print(f"{part}: {'passed' if good else 'FAILED'} in {content['seconds']} s", flush=True)
         outcome |= not good

@@ -122,21 +122,51 @@ def test_new_files_and_the_longest_of_last_time_run_first(
 ) -> None:
     began: list[str] = []
 
-    def run(file: str) -> tuple[int, str]:
+    def run(file: str) -> dict[str, object]:
         began.append(file)
-        return {"tests/test_matmul.py": -11, "tests/test_docs.py": 5}.get(file, 0), f"of {file}"
+        return {"status": {"tests/test_matmul.py": -11, "tests/test_docs.py": 5}.get(file, 0), "text": "2 passed in 1s"}
 
     monkeypatch.setattr(report.os, "cpu_count", lambda: 1)
     last = {f"tests/{path.name}": 1.0 for path in (ROOT / "tests").glob("test_*.py")}
     last |= {"tests/test_matmul.py": 2.0, "tests/test_table.py": 40.5}
     del last["tests/test_docs.py"]
     (tmp_path / "suite.json").write_text(json.dumps({"sources": "older", "result": {"seconds": last}}))
-    result = report.run_files("suite", run)
+    result = report.of_all_files(report.run_files("suite", run))
     assert began[:3] == ["tests/test_docs.py", "tests/test_table.py", "tests/test_matmul.py"]
     assert "tests/test_memory.py" in began[-len(report.ALONE) :]  # beside nothing else
     assert result["status"] == 11  # a signal ended it
     assert set(result["seconds"]) == set(began) == {f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py")}
-    assert "of tests/test_docs.py" in result["text"]
+    assert result["counts"]["passed"] == 2 * len(began)
+
+
+def test_a_part_that_was_cut_off_runs_the_files_that_are_left(
+    report: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    began: list[str] = []
+    timed_out, interrupted, others = "tests/test_matmul.py", "tests/test_memory.py", ["tests/test_out.py"]
+
+    def cut_off(file: str) -> dict[str, object]:
+        if file == interrupted:
+            raise KeyboardInterrupt
+        return {"status": report.TIMED_OUT if file == timed_out else 0, "text": "1 passed in 1s"}
+
+    def run(file: str) -> dict[str, object]:
+        began.append(file)
+        return {"status": 0, "text": "1 passed in 1s"}
+
+    monkeypatch.setattr(report, "shards", lambda: ([timed_out, *others], [interrupted]))
+    with pytest.raises(KeyboardInterrupt):
+        report.run_files("suite", cut_off)
+    results = report.run_files("suite", run)
+    assert began == [timed_out, interrupted]
+    assert report.of_all_files(results)["counts"]["passed"] == 3
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(KeyboardInterrupt):
+        report.run_files("suite", cut_off)
+    monkeypatch.setattr(report, "source_id", lambda: "other")
+    began.clear()
+    report.run_files("suite", run)
+    assert sorted(began) == sorted([timed_out, interrupted, *others])
 
 
 def test_the_survey_is_told(report: ModuleType) -> None:
