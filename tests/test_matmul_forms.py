@@ -229,8 +229,7 @@ def test_forms_beyond_the_memory_limit(dtype: np.dtype, rng: np.random.Generator
         for x, y, options in (
             (a, b, {"alpha": 2, "c": c, "beta": 3}),
             (a, b, {"bias": bias, **activation}),
-            (a.swapaxes(1, 2), b, {}),
-            (a, b.swapaxes(1, 2), {"c": c}),
+            *([] if SMALL else [(a.swapaxes(1, 2), b, {}), (a, b.swapaxes(1, 2), {"c": c})]),
             (a[:, ::2], b, {}),
             (a.reshape(320, 512), b.reshape(512, 320), {"alpha": 2, "bias": numbers(rng, (320,), dtype)}),
             (a.reshape(512, 320).T, b.reshape(512, 320), {"alpha": -1} if dtype.kind != "u" else {}),

@@ -279,18 +279,24 @@ def test_threads_with_small_stacks() -> None:
 
 def test_rows_in_pieces_give_the_same_bits_on_any_number_of_threads() -> None:
     script = """
-        import hashlib, numpy as np, cukern
+        import hashlib, os, numpy as np, cukern
         rng = np.random.default_rng(5)
         bits = hashlib.sha256()
+        is_checked = os.environ["CUKERN_NUM_THREADS"] == "2"  # the others give the same bits
         for shape, axis in [((700, 90), 0), ((600, 1500), 0), ((3, 513, 200), 1), ((70000, 64), 0), ((258, 33000), 0)]:
-            for dtype in ("f4", "f8", "i4", "i8", "i1", "?", "c8") if shape[-1] < 10000 else ("f4", "i1"):
+            few = os.environ.get("CUKERN_TEST_SMALL") == "1" or shape[-1] >= 10000
+            for dtype in ("f4", "i1") if few else ("f4", "f8", "i4", "i8", "i1", "?", "c8"):
                 x = rng.integers(-4, 5, shape).astype(dtype)
                 if dtype[0] == "f":
                     x += rng.random(shape).astype(dtype)
                 for name in ("sum", "prod", "max", "any", "var", "argmax", "argmin"):
                     if name == "prod" and x.dtype.kind in "fc":
                         continue  # overflows
-                    got, wanted = getattr(cukern, name)(x, axis=axis), getattr(np, name)(x, axis=axis)
+                    got = getattr(cukern, name)(x, axis=axis)
+                    bits.update(got.tobytes())
+                    if not is_checked:
+                        continue
+                    wanted = getattr(np, name)(x, axis=axis)
                     if x.dtype.kind in "fc" and name in ("sum", "var"):
                         exact = x.astype("f8" if x.dtype.kind == "f" else "c16")
                         wanted = getattr(np, name)(exact, axis=axis)
@@ -302,7 +308,6 @@ def test_rows_in_pieces_give_the_same_bits_on_any_number_of_threads() -> None:
                         # NumPy adds one after the other.
                         rtol = 4 * shape[axis] * 2.0**-53 if name == "var" else 0
                         np.testing.assert_allclose(got, wanted, rtol=rtol)
-                    bits.update(got.tobytes())
         print(bits.hexdigest())
     """
     runs = [run_quietly(script, CUKERN_BACKEND="host", CUKERN_NUM_THREADS=n) for n in ("1", "2", "5")]
