@@ -1,10 +1,12 @@
 """The constants by which cukern chooses where calls on arrays of the host run.
 
     python benchmarks/placement_model.py --measure     on a machine with a GPU: adds to results/placement_model.json
-    python benchmarks/placement_model.py --write       writes machines.inc and costs.inc in cuda/src from that
+    python benchmarks/placement_model.py --write       writes machines.inc, model.inc, costs.inc in cuda/src from that
 
 Each constant is measured by itself, as the median of seven: an element of each row of the table on one thread, what
-threads read and write, what a call through the device takes, what goes over the link, and products.
+threads read and write, what a call through the device takes, what goes over the link, and products; and what is the
+same for all machines: conversions, steps, columns, how far arithmetic and memory overlap, how many bytes over the link
+are worth a thread. `--measure beside link` measures these parts alone.
 `--check` measures a grid of calls placed on either side and by `auto`, into results/placement.json.
 """
 
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,15 @@ PRODUCTS = ("float32", "float64", "int64")
 THREADS = (1, 4, 16)
 COUNT = 50_000  # elements of a row: operands of one thread, in its cache
 LARGE = 1 << 26
+PARTS = ("all", "rows", "beside", "link")
+# In model.inc, with what they are.
+SHARED = {
+    "conversion": "nanoseconds an element of an operand of another type",
+    "steps": "of one that is not packed: it is gathered, here or to be sent",
+    "column_byte": "of a reduction whose loop is over results",
+    "lesser_part": "of arithmetic and memory's time, that does not overlap the greater",
+    "bytes_of_worker": "over the link that are worth a thread",
+}
 # In the order of `Machine` in cuda/src/placement/machines.h.
 FIELDS = [
     *("multiprocessors", "thread_memory", "most_memory", "host_call", "host_threads"),
@@ -115,6 +127,54 @@ def products(make: Callable[..., Any], side: int) -> dict[str, float]:
     return found
 
 
+def beside() -> dict[str, Any]:
+    """Return what one thread takes beside its row: conversions, steps, columns, and memory that is in no cache."""
+    import numpy as np
+
+    import cukern
+
+    rng = np.random.default_rng(0)
+    x, y, out = rng.random(COUNT), rng.random(COUNT), np.empty(COUNT)
+
+    def an_element(operand: Any) -> float:
+        return nanoseconds_of(lambda: cukern.add(x, operand, out=out)) / COUNT
+
+    packed = an_element(y)
+    wide = rng.random(3 * COUNT)
+    large = 1 + rng.random(LARGE // 8)
+    result: dict[str, Any] = {
+        "conversion": [an_element(y.astype(dtype)) - packed for dtype in ("float32", "int32", "int64")],
+        "steps": [an_element(wide[: step * COUNT : step]) - packed for step in (2, 3)],
+        "column_byte": [],
+        "large": {},
+    }
+    for dtype in ("float32", "float64", "int64"):
+        columns = (100 * y).astype(dtype).reshape(-1, 200)
+        sums = columns.sum(axis=0)
+        time_of = nanoseconds_of(partial(cukern.sum, columns, axis=0, out=sums))
+        result["column_byte"].append(time_of / columns.nbytes)
+    for name in ("sqrt", "exp", "tanh", "log"):
+        for dtype in ("float32", "float64"):
+            a = large.astype(dtype)
+            time_of = nanoseconds_of(partial(getattr(cukern, name), a, out=np.empty_like(a)))
+            result["large"][f"{name} {dtype}"] = time_of / a.size
+    return result
+
+
+def link() -> dict[str, float]:
+    """Return the nanoseconds of calls through the device by the bytes that go over the link."""
+    import numpy as np
+
+    import cukern
+
+    found = {}
+    for n in (1 << 19, 3 << 18, 1 << 20, 3 << 19, 1 << 21):
+        x, y = (np.random.default_rng(i).random(n, np.float32) for i in range(2))
+        with cukern.placement("device"):
+            found[str(12 * n)] = nanoseconds_of(partial(cukern.add, x, y, out=np.empty_like(x)))
+    return found
+
+
 def measure_part(part: str) -> dict[str, Any]:
     """Return what is measured with the threads that the process has."""
     import numpy as np
@@ -123,6 +183,10 @@ def measure_part(part: str) -> dict[str, Any]:
 
     if part == "rows":
         return {"rows": rows()}
+    if part == "beside":
+        return {"beside": beside()}
+    if part == "link":
+        return {"link": link()}
     x, y = (np.random.default_rng(i).random(LARGE, np.float32) for i in range(2))
     out = np.empty_like(x)
     small, few, some = x[:8], x[: 1 << 15], x[: 1 << 16]
@@ -145,15 +209,15 @@ def measure_part(part: str) -> dict[str, Any]:
 def in_process(argument: str, threads: int) -> Any:
     """Run this script in a process with so many threads; return what it prints."""
     environment = os.environ | {"CUKERN_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
-    if argument == "--part=rows":
+    if argument in ("--part=rows", "--part=beside"):
         environment["CUKERN_BACKEND"] = "host"
     command = [sys.executable, __file__, argument]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def measure() -> None:
-    """Write what this machine's constants are made of."""
+def measure(parts: list[str]) -> None:
+    """Write what this machine's constants are made of; of what is not among the parts, what was measured before."""
     import numpy as np
 
     import cukern
@@ -161,17 +225,22 @@ def measure() -> None:
 
     most = len(os.sched_getaffinity(0))
     devices = _cukern._information()["devices"]
-    result = {"device": devices[0]["name"], "cores": most, "numpy": np.__version__, "cukern": cukern.__version__}
-    result["multiprocessors"] = devices[0]["multiprocessors"]
-    result["parts"] = {str(n): in_process("--part=all", n) for n in THREADS if n <= most}
-    result |= in_process("--part=rows", 1)
     machines = json.loads(MODEL.read_text())["machines"] if MODEL.exists() else []
-    before = [machine for machine in machines if machine["device"] == result["device"]]
-    if before:
-        lessen(result["rows"], before[0]["rows"])
+    before = next((machine for machine in machines if machine["device"] == devices[0]["name"]), {})
+    result = before | {"device": devices[0]["name"], "cores": most}
+    result |= {"numpy": np.__version__, "cukern": cukern.__version__, "multiprocessors": devices[0]["multiprocessors"]}
+    if "all" in parts:
+        result["parts"] = {str(n): in_process("--part=all", n) for n in THREADS if n <= most}
+    if "rows" in parts:
+        result |= in_process("--part=rows", 1)
+        lessen(result["rows"], before.get("rows", {}))
+    if "beside" in parts:
+        result |= in_process("--part=beside", 1)
+    if "link" in parts:
+        result |= in_process("--part=link", most)
     others = [machine for machine in machines if machine["device"] != result["device"]]
     MODEL.write_text(json.dumps({"machines": [*others, result]}, indent=1) + "\n")
-    print(json.dumps(result["parts"], indent=1))
+    print(json.dumps({name: found for name, found in result.items() if name != "rows"}, indent=1))
 
 
 def lessen(rows: dict[str, dict[str, float]], before: dict[str, dict[str, float]]) -> None:
@@ -227,6 +296,25 @@ def constants(model: dict[str, Any], rows: dict[str, dict[str, float]]) -> dict[
     }
 
 
+def shared_constants(model: dict[str, Any], rows: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Return the constants that are the same for all machines, from one of them."""
+    found, own = model["beside"], constants(model, rows)
+    lesser = []
+    for text, time_of in found["large"].items():
+        name, dtype = text.split()
+        arithmetic, memory = rows[name][dtype] * own["host_rows"], 2 * int(dtype[-2:]) / 8 / own["thread_memory"]
+        lesser.append((time_of - max(arithmetic, memory)) / min(arithmetic, memory))
+    workers = []  # as many as make the rate that is seen
+    for size, time_of in model["link"].items():
+        rate = int(size) / (time_of - own["large_call"])
+        workers.append(int(size) * own["thread_copies"] / rate)
+    return {
+        **{name: max(0.0, statistics.median(found[name])) for name in ("conversion", "steps", "column_byte")},
+        "lesser_part": min(1.0, max(0.0, statistics.median(lesser))),
+        "bytes_of_worker": statistics.median(workers),
+    }
+
+
 def written(value: Any) -> str:
     """Return a constant as C++."""
     return f"{{{', '.join(map(written, value))}}}" if isinstance(value, list) else f"{value:.4g}"
@@ -242,6 +330,13 @@ def write() -> None:
         line = ", ".join([f'"{model["device"]}"', *(written(found[name]) for name in FIELDS)])
         text += f"{{{line}}},\n"
     (PLACEMENT / "machines.inc").write_text(text)
+    shared = shared_constants(next(model for model in reversed(machines) if "beside" in model), rows)
+    lines = [
+        f"constexpr double k{name.title().replace('_', '')} = {shared[name]:.4g};  // {what}"
+        for name, what in SHARED.items()
+    ]
+    head = "// Made by benchmarks/placement_model.py.\n"
+    (PLACEMENT / "model.inc").write_text(head + "\n".join(lines) + "\n")
     lines = [
         f"CUKERN_HOST_COST({name}, {dtype if dtype != 'bool' else 'bool_'}, {max(1, round(cost * 1000))})"
         for name, costs in rows.items()
@@ -332,15 +427,16 @@ def check() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("measure", "write", "check"):
+    for name in ("write", "check"):
         parser.add_argument(f"--{name}", action="store_true")
-    parser.add_argument("--part", choices=["all", "rows", "check"])
+    parser.add_argument("--measure", nargs="*", choices=PARTS)
+    parser.add_argument("--part", choices=[*PARTS, "check"])
     options = parser.parse_args()
     sys.path[:0] = [str(HERE), str(HERE.parent / "scripts")]
     if options.part:
         print(json.dumps(check_part() if options.part == "check" else measure_part(options.part)))
-    if options.measure:
-        measure()
+    if options.measure is not None:
+        measure(options.measure or list(PARTS))
     if options.write:
         write()
     if options.check:

@@ -374,9 +374,9 @@ def test_threads_are_those_that_a_call_is_worth() -> None:
 
 @pytest.mark.build
 def test_constants_are_what_the_script_writes(tmp_path: Path) -> None:
-    names = ("placement/machines.inc", "host/costs.inc")
+    names = ("placement/machines.inc", "placement/model.inc", "host/costs.inc")
     for name in names:
-        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).parent.mkdir(exist_ok=True)
     script = f"""
         import sys
         from pathlib import Path

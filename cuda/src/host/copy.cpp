@@ -88,26 +88,43 @@ void copy_steps(const W *from, FromStep from_step, W *to, ToStep to_step, std::i
     for (std::int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
 }
 
-// Steps are in words. Those that have loops of vectors are spelled out.
+// Copies n words from a row to another one; steps are in words.
 template <typename W>
-void copy_row(const W *from, std::int64_t from_step, W *to, std::int64_t to_step, std::int64_t n) noexcept {
+using RowCopy = void (*)(const W *from, std::int64_t from_step, W *to, std::int64_t to_step,
+                         std::int64_t n) noexcept;
+
+// The copy of rows with these steps. Those that have loops of vectors are spelled out.
+template <typename W>
+RowCopy<W> row_copy(std::int64_t from_step, std::int64_t to_step) noexcept {
+    using Step = std::int64_t;
     if (to_step == 1 && from_step == 1)
-        copy_packed(reinterpret_cast<char *>(to), reinterpret_cast<const char *>(from),
-                    n * static_cast<std::int64_t>(sizeof(W)));
-    else if (to_step == 1 && from_step == 0)
-        fill(to, *from, n);
-    else if (to_step == 1 && from_step == -1 && sizeof(W) <= 8)
-        run_by_vectors([from, to, n] {  // complex numbers as what they lie in, too
-            for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i, from - i, sizeof(W));
-        });
-    else if (to_step == 1 && from_step == 2 && std::is_integral_v<W>)
-        for (std::int64_t i = 0; i < n; ++i) to[i] = from[2 * i];
-    else if (from_step == 1 && std::is_integral_v<W>)
-        copy_steps(from, PackedStep(), to, to_step, n);
-    else if (to_step == 1 && std::is_integral_v<W>)
-        copy_steps(from, from_step, to, PackedStep(), n);
-    else
-        copy_steps(from, from_step, to, to_step, n);
+        return [](const W *from, Step, W *to, Step, std::int64_t n) noexcept {
+            copy_packed(reinterpret_cast<char *>(to), reinterpret_cast<const char *>(from),
+                        n * static_cast<std::int64_t>(sizeof(W)));
+        };
+    if (to_step == 1 && from_step == 0)
+        return [](const W *from, Step, W *to, Step, std::int64_t n) noexcept { fill(to, *from, n); };
+    if (to_step == 1 && from_step == -1 && sizeof(W) <= 8)
+        return [](const W *from, Step, W *to, Step, std::int64_t n) noexcept {
+            run_by_vectors([from, to, n] {  // complex numbers as what they lie in, too
+                for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i, from - i, sizeof(W));
+            });
+        };
+    if constexpr (std::is_integral_v<W>) {
+        if (to_step == 1 && from_step == 2)
+            return [](const W *from, Step, W *to, Step, std::int64_t n) noexcept {
+                for (std::int64_t i = 0; i < n; ++i) to[i] = from[2 * i];
+            };
+        if (from_step == 1)
+            return [](const W *from, Step, W *to, Step step, std::int64_t n) noexcept {
+                copy_steps(from, PackedStep(), to, step, n);
+            };
+        if (to_step == 1)
+            return [](const W *from, Step step, W *to, Step, std::int64_t n) noexcept {
+                copy_steps(from, step, to, PackedStep(), n);
+            };
+    }
+    return copy_steps<W, Step, Step>;
 }
 
 // Words of a tile's row.
@@ -262,14 +279,18 @@ void copy_words(const ElementwiseLaunch &launch, std::int64_t grain) noexcept {
     if (const int across = fastest_of_source(launch); across >= 0) return copy_in_strips<W>(launch, across, grain);
     constexpr auto kSize = static_cast<std::intptr_t>(sizeof(W));
     const bool past_caches = stores_past_caches(launch);
+    const std::int64_t from_step = launch.immediate[1] ? 0 : launch.strides[1][launch.ndim - 1];
+    const std::int64_t to_step = launch.strides[0][launch.ndim - 1];
+    RowCopy<W> copy = row_copy<W>(from_step, to_step);
+    if (past_caches && from_step == 1 && to_step == 1)
+        copy = [](const W *from, std::int64_t, W *to, std::int64_t, std::int64_t n) noexcept {
+            copy_past_caches(reinterpret_cast<char *>(to), reinterpret_cast<const char *>(from), n * kSize);
+        };
     parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
         run_rows(launch, std::integral_constant<int, 2>{}, begin, end,
-                 [past_caches](char **data, std::int64_t n, const std::intptr_t *strides) {
-                     if (past_caches && strides[0] == kSize && strides[1] == kSize)
-                         copy_past_caches(data[1], data[0], n * kSize);
-                     else
-                         copy_row(reinterpret_cast<const W *>(data[0]), strides[0] / kSize,
-                                  reinterpret_cast<W *>(data[1]), strides[1] / kSize, n);
+                 [=](char **data, std::int64_t n, const std::intptr_t *) {
+                     copy(reinterpret_cast<const W *>(data[0]), from_step, reinterpret_cast<W *>(data[1]), to_step,
+                          n);
                  });
         if (past_caches) finish_stores();
     });

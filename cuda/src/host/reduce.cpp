@@ -1,10 +1,8 @@
 // Reductions on the CPU.
 //
-// Idea: blocks of kBlock elements, gathered where they are not packed, are reduced by eight running results, and
-// joined in pairs as a binary counter carries: sums are then as accurate as NumPy's pairwise ones, whatever the
-// strides. Results that lie beside each other are taken by tiles (reduce_columns.h). Results are shared out among
-// the threads; of few long ones, and of long rows of them, pieces whose length follows from the shape, so that the
-// number of threads changes nothing.
+// Idea: results are taken one by one (reduce_range.h), and those that lie beside each other by tiles
+// (reduce_columns.h). They are shared out among the threads; of few long ones, and of long rows of them, pieces
+// whose length follows from the shape, so that the number of threads changes nothing.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -14,210 +12,18 @@
 
 #include "host/costs.h"
 #include "host/kernels.h"
-#include "host/integer_sums.h"
 #include "host/reduce_columns.h"
-#include "host/reduce_truths.h"
+#include "host/reduce_range.h"
 #include "host/thread_pool.h"
 
 namespace cukern::host {
 namespace {
 
-constexpr int kLevels = 64;
-constexpr std::int64_t kLeastRun = 8;        // elements of a result, all of which a call takes
-constexpr std::int64_t kLeastIntegers = 32;  // integers in a row that are added up where they lie
 constexpr std::int64_t kPiece = 1 << 16;
 constexpr std::int64_t kPieceRows = 256;  // of rows of results beside each other
 constexpr std::int64_t kMostPieces = 256;
 constexpr std::int64_t kMostInRow = 1 << 15;  // of longer ones each thread has a wide part
 constexpr std::int64_t kFewRows = 16;
-
-// From how many elements in a row on a call without packing pays: it takes 10 to 60 ns.
-template <typename T>
-constexpr std::int64_t kLeastLoop = 2048 / sizeof(T);
-
-// The same of a call that looks for a place. NumPy counts elements of a byte or two in groups, which it joins at
-// the end of a call; the first bool that fits ends the search.
-template <typename T>
-constexpr std::int64_t kLeastPlaceRun = std::is_same_v<T, Bool> ? 1 : (sizeof(T) > 2 ? 512 : 4096) / sizeof(T);
-
-// The place of the largest or least of one result's elements, by another library's function for packed ones;
-// others are packed first, and so are short rows.
-template <Op op, typename T>
-[[gnu::noinline]] typename Reducer<op, T>::A place_of(const ReduceLaunch &launch, HostIndexFunction function,
-                                                      NdIterator &it, std::int64_t base, std::int64_t begin,
-                                                      std::int64_t end) noexcept {
-    using F = Reducer<op, T>;
-    auto best = F::identity();
-    constexpr std::int64_t kLength = kPackedBytes / sizeof(T);
-    alignas(64) T packed[kLength];
-    const bool is_packed = launch.type == ElementTypeOf<T>::value && it.stride() == 1;
-    for (std::int64_t at = begin; at < end;) {
-        const std::int64_t first = at;
-        const T *elements = packed;
-        const std::int64_t run = std::min(it.run(), end - at);
-        if (is_packed && (run >= kLeastPlaceRun<T> || run == end - at)) {
-            elements = reinterpret_cast<const T *>(element_at(launch, base + it.offset));
-            it.advance(run);
-            at += run;
-        } else {
-            at += gather<false>(launch, it, base, packed, std::min(kLength, end - at));
-        }
-        std::intptr_t index = 0;
-        function(const_cast<T *>(elements), at - first, &index, nullptr);
-        best = F::join_later(best, F::of(elements[index], first + index));
-        if constexpr (std::is_same_v<T, Bool>)
-            if (best.value == (op == Op::argmax)) break;
-    }
-    return best;
-}
-
-// Joins what a block has come to with those before it.
-template <typename F>
-void join_block(typename F::A sum, typename F::A *waiting, std::uint64_t *blocks) noexcept {
-    int level = 0;
-    for (; (*blocks >> level & 1U) != 0; ++level) sum = F::join(waiting[level], sum);
-    waiting[level] = sum;
-    ++*blocks;
-}
-
-// The sum of n integers that lie packed in runs.
-std::uint64_t sum_of_runs(const ReduceLaunch &launch, IntegerSum sum_of, NdIterator &it, std::int64_t base,
-                          std::int64_t n) noexcept {
-    std::uint64_t sum = 0;
-    while (n > 0) {
-        const std::int64_t run = std::min(it.run(), n);
-        sum += sum_of(element_at(launch, base + it.offset), run);
-        it.advance(run);
-        n -= run;
-    }
-    return sum;
-}
-
-// Results [begin, end) of elements that follow each other in one run, all of it by one function, another library's
-// but for truths. False where there is none.
-template <Op op, typename T>
-bool reduce_runs(const ReduceLaunch &launch, std::int64_t begin, std::int64_t end) noexcept {
-    constexpr ElementType kOwn = ElementTypeOf<T>::value;
-    const std::int64_t n = launch.reduced;
-    if (launch.num_reduced != 1 || n < kLeastRun || n > kLoopBlock) return false;
-    constexpr bool kTakesOthers = op == Op::any || (op == Op::sum && std::is_integral_v<T>);
-    if (!kTakesOthers && launch.type != kOwn) return false;
-    const std::int64_t stride = launch.reduced_strides[0];
-    [[maybe_unused]] NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
-    [[maybe_unused]] const auto elements = [&] {
-        const auto *first = reinterpret_cast<const T *>(element_at(launch, it.offset));
-        it.advance(1);
-        return first;
-    };
-    if constexpr (op == Op::argmax || op == Op::argmin) {
-        const HostIndexFunction function = index_function_of(kOwn, op == Op::argmax);
-        if (function == nullptr || stride != 1) return false;
-        for (std::int64_t i = begin; i < end; ++i) {
-            std::intptr_t index = 0;
-            function(const_cast<T *>(elements()), n, &index, nullptr);
-            static_cast<std::int64_t *>(launch.out)[i] = index;
-        }
-        return true;
-    } else if constexpr (op == Op::any) {
-        if (stride != 1) return false;
-        const DecidingKind among = deciding_kind(launch.type, launch.op);
-        const int size = size_of(launch.type);
-        const Finish finish = finish_of(launch.op, n, launch.correction);
-        for (std::int64_t i = begin; i < end; ++i, it.advance(1)) {
-            const auto kinds = kinds_of_run(among, launch.op, element_at(launch, it.offset), size, n);
-            static_cast<Bool *>(launch.out)[i] = Reducer<op, T>::template result<Bool>(kinds, finish);
-        }
-        return true;
-    } else if constexpr (op == Op::sum && std::is_integral_v<T>) {
-        const IntegerSum sum_of = integer_sum_of(launch.type);
-        if (stride != 1 || sum_of == nullptr) return false;
-        const Finish finish = finish_of(launch.op, n, launch.correction);
-        for (std::int64_t i = begin; i < end; ++i, it.advance(1))
-            static_cast<reduced_t<op, T> *>(launch.out)[i] = Reducer<op, T>::template result<reduced_t<op, T>>(
-                static_cast<T>(sum_of(element_at(launch, it.offset), n)), finish);
-        return true;
-    } else if constexpr (std::is_same_v<typename Reducer<op, T>::A, T>) {
-        using R = reduced_t<op, T>;
-        const HostLoop loop = joining_loop_along<op, T>(stride);
-        if (loop.function == nullptr) return false;
-        const Finish finish = finish_of(launch.op, n, launch.correction);
-        for (std::int64_t i = begin; i < end; ++i)
-            static_cast<R *>(launch.out)[i] =
-                Reducer<op, T>::template result<R>(joined_by(loop, elements(), stride, n), finish);
-        return true;
-    } else {
-        return false;
-    }
-}
-
-// Reduces elements [begin, end) of one result.
-template <Op op, typename T>
-[[gnu::noinline]] typename Reducer<op, T>::A reduce_range(const ReduceLaunch &launch, std::int64_t base,
-                                                          std::int64_t begin, std::int64_t end) noexcept {
-    using F = Reducer<op, T>;
-    using A = typename F::A;
-    constexpr ElementType kOwn = ElementTypeOf<T>::value;
-    if constexpr (op == Op::any) return kinds_of_range(launch, base, begin, end);
-    const bool is_own = launch.type == kOwn;
-    NdIterator it(launch.reduced_shape, launch.reduced_strides, launch.num_reduced, begin);
-    if constexpr (op == Op::argmax || op == Op::argmin) {
-        const HostIndexFunction function = index_function_of(kOwn, op == Op::argmax);
-        if (function != nullptr && (is_own || launch.reduced >= kLeastRun))
-            return place_of<op, T>(launch, function, it, base, begin, end);
-    }
-    if constexpr (op == Op::sum && std::is_integral_v<T>)
-        if (const IntegerSum sum_of = integer_sum_of(launch.type);
-            sum_of != nullptr && it.stride() == 1 && it.run() >= kLeastIntegers)
-            return static_cast<T>(sum_of_runs(launch, sum_of, it, base, end - begin));
-    constexpr bool kJoinsElements = std::is_same_v<A, T>;
-    const HostLoop loop = kJoinsElements ? joining_loop_along<op, T>(it.stride()) : HostLoop{};
-    if constexpr (kJoinsElements && (std::is_integral_v<A> || op == Op::max || op == Op::min))
-        if (loop.function != nullptr && is_own && it.run() >= kLeastLoop<T>)
-            return joined_in_order(launch, loop, it, base, end - begin, F::identity());
-    constexpr std::int64_t kMost = kJoinsElements ? kPackedBytes / sizeof(T) : kBlock;
-    alignas(64) T elements[kMost];
-    const std::int64_t length = kJoinsElements && loop.function == nullptr ? kLongBlock : kMost;
-    constexpr bool kInAnyOrder = op != Op::argmax && op != Op::argmin;
-    A waiting[kLevels];  // of 1, 2, 4, ... blocks, where `blocks` has a bit
-    std::uint64_t blocks = 0;
-    for (std::int64_t at = begin; at < end;) {
-        const std::int64_t first = at;
-        const T *block = elements;
-        std::int64_t n = std::min(it.run(), end - at);
-        A sum;
-        if constexpr (kJoinsElements) {
-            if (loop.function != nullptr && is_own && n >= kLeastLoop<T>) {
-                n = std::min(n, kLoopBlock);
-                block = reinterpret_cast<const T *>(element_at(launch, base + it.offset));
-                sum = joined_by(loop, block, it.stride(), n);
-                if (n == end - begin) return sum;
-                it.advance(n);
-                at += n;
-                join_block<F>(sum, waiting, &blocks);
-                continue;
-            }
-        }
-        n = std::min(n, length);
-        if (is_own && it.stride() == 1 && (n >= length / 2 || n == end - at)) {
-            block = reinterpret_cast<const T *>(element_at(launch, base + it.offset));
-            it.advance(n);
-            at += n;
-        } else {
-            n = gather<kInAnyOrder>(launch, it, base, elements, std::min(length, end - at));
-            at += n;
-        }
-        if constexpr (kJoinsElements)
-            sum = loop.function != nullptr ? joined_by(loop, block, 1, n) : reduce_long_block<op>(block, n, first);
-        else
-            sum = reduce_block<op>(block, n, first);
-        if (at - first == end - begin) return sum;
-        join_block<F>(sum, waiting, &blocks);
-    }
-    A sum = F::identity();
-    for (int level = 0; level < kLevels && blocks >> level != 0; ++level)
-        if ((blocks >> level & 1U) != 0) sum = F::join(waiting[level], sum);
-    return sum;
-}
 
 // Joins the pieces of `count` results, which lie beside each other, in pairs into the first.
 template <typename F>
@@ -296,16 +102,87 @@ Pieces pieces_of(const ReduceLaunch &launch, std::int64_t row) noexcept {
     return pieces;
 }
 
+// Results [begin, end).
+template <Op op, typename T>
+void reduce_results(const ReduceLaunch &launch, const Finish &finish, std::int64_t begin,
+                    std::int64_t end) noexcept {
+    if (reduce_runs<op, T>(launch, begin, end)) return;
+    auto *out = static_cast<reduced_t<op, T> *>(launch.out);
+    NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
+    for (std::int64_t i = begin; i < end; ++i, it.advance(1)) {
+        const auto all = reduce_range<op, T>(launch, it.offset, 0, launch.reduced);
+        out[i] = Reducer<op, T>::template result<reduced_t<op, T>>(all, finish);
+    }
+}
+
+// The first piece that makes later ones needless; the number of pieces while none does.
+class DecidingPiece {
+public:
+    explicit DecidingPiece(std::int64_t pieces) noexcept : piece_(pieces) {}
+
+    std::int64_t get() const noexcept { return piece_.load(std::memory_order_relaxed); }
+    void lower_to(std::int64_t piece) noexcept {
+        std::int64_t earliest = get();
+        while (piece < earliest && !piece_.compare_exchange_weak(earliest, piece)) continue;
+    }
+
+private:
+    std::atomic<std::int64_t> piece_;
+};
+
+// One result, its pieces by several threads, into the first of `parts`. Returns how many pieces count.
+template <Op op, typename T>
+std::int64_t reduce_pieces(const ReduceLaunch &launch, const Pieces &pieces, std::int64_t base, std::int64_t grain,
+                           typename Reducer<op, T>::A *parts) noexcept {
+    if constexpr (op == Op::any ||
+                  finds_truth<op, T>) {  // the first elements may decide, before threads are woken
+        parts[0] = reduce_range<op, T>(launch, base, 0, std::min(launch.reduced, kFirstTruths));
+        if (decides<op, T>(parts[0], launch.op)) return 1;
+    }
+    DecidingPiece deciding(pieces.count);
+    parallel_for(pieces.count, grain, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t piece = begin; piece < end && piece <= deciding.get(); ++piece) {
+            const std::int64_t start = piece * pieces.length;
+            const std::int64_t stop = std::min(launch.reduced, start + pieces.length);
+            parts[piece] = reduce_range<op, T>(launch, base, start, stop);
+            if (decides<op, T>(parts[piece], launch.op)) deciding.lower_to(piece);
+        }
+    });
+    return std::min(pieces.count, deciding.get() + 1);
+}
+
+// A row of results that lie beside each other, by tiles of pieces of their elements, into the first row of
+// `parts`.
+template <Op op, typename T>
+void reduce_pieces_of_row(const ReduceLaunch &launch, const Pieces &pieces, std::int64_t base, std::int64_t row,
+                          std::int64_t worth, typename Reducer<op, T>::A *parts) noexcept {
+    const std::int64_t tiles = (row - 1) / kTile<op, T> + 1;
+    const std::int64_t tile = (row - 1) / tiles + 1;
+    const std::int64_t grain = std::max<std::int64_t>(1, worth / (pieces.length * tile));
+    parallel_for(pieces.count * tiles, grain, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t task = begin; task < end; ++task) {
+            const std::int64_t piece = task / tiles;
+            const std::int64_t first = task % tiles * tile;
+            const std::int64_t m = std::min(tile, row - first);
+            const std::int64_t start = piece * pieces.length;
+            const std::int64_t stop = std::min(launch.reduced, start + pieces.length);
+            // Not in `parts`, whose lines of cache other threads write to.
+            typename Reducer<op, T>::A sums[kTile<op, T>];
+            reduce_tile<op, T>(launch, base + first * column_step(launch), m, start, stop, sums);
+            std::copy_n(sums, m, &parts[piece * row + first]);
+        }
+    });
+}
+
 template <Op op, typename T>
 void reduce_as(const ReduceLaunch &launch) noexcept {
     using F = Reducer<op, T>;
     using A = typename F::A;
-    using R = reduced_t<op, T>;
-    auto *out = static_cast<R *>(launch.out);
+    auto *out = static_cast<reduced_t<op, T> *>(launch.out);
     const Finish finish = finish_of(launch.op, launch.reduced, launch.correction);
     const bool in_columns = launch.reduced > 0 && lies_in_columns(launch);
     const std::int64_t row = in_columns ? launch.kept_shape[launch.num_kept - 1] : 1;  // results beside each other
-    Pieces pieces = pieces_of(launch, row);
+    const Pieces pieces = pieces_of(launch, row);
     const double elements = static_cast<double>(launch.kept) * static_cast<double>(launch.reduced);
     const std::int64_t worth = host_grain(op, launch.type, elements, elements * size_of(launch.type));  // elements
     const std::unique_ptr<A[]> parts(pieces.are_used ? new (std::nothrow) A[pieces.count * row] : nullptr);
@@ -314,52 +191,19 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
             std::max<std::int64_t>(in_columns ? kNarrow : 1, worth / std::max<std::int64_t>(1, launch.reduced));
         parallel_for(launch.kept, grain, [&](std::int64_t begin, std::int64_t end) {
             if (in_columns) return reduce_columns<op, T>(launch, finish, begin, end);
-            if (reduce_runs<op, T>(launch, begin, end)) return;
-            NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
-            for (std::int64_t i = begin; i < end; ++i, it.advance(1)) {
-                const A all = reduce_range<op, T>(launch, it.offset, 0, launch.reduced);
-                out[i] = F::template result<R>(all, finish);
-            }
+            reduce_results<op, T>(launch, finish, begin, end);
         });
         return;
     }
-    const std::int64_t tiles = (row - 1) / kTile<op, T> + 1;
-    const std::int64_t tile = (row - 1) / tiles + 1;
     for (std::int64_t i = 0; i < launch.kept; i += row) {
         const NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, i);
-        if constexpr (op == Op::any || finds_truth<op, T>) {
-            if (!in_columns) {  // the first elements may decide, before other threads are woken
-                parts[0] = reduce_range<op, T>(launch, it.offset, 0, std::min(launch.reduced, kFirstTruths));
-                if (decides<op, T>(parts[0], launch.op)) {
-                    out[i] = F::template result<R>(parts[0], finish);
-                    continue;
-                }
-            }
-        }
-        const std::int64_t grain = std::max<std::int64_t>(1, worth / (pieces.length * tile));
-        std::atomic<std::int64_t> decided{pieces.count};  // a piece that makes later ones needless
-        parallel_for(pieces.count * tiles, grain, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t task = begin; task < end; ++task) {
-                const std::int64_t piece = task / tiles;
-                const std::int64_t first = task % tiles * tile;
-                const std::int64_t start = piece * pieces.length;
-                const std::int64_t stop = std::min(launch.reduced, start + pieces.length);
-                if (!in_columns) {
-                    if (piece > decided.load(std::memory_order_relaxed)) return;
-                    parts[piece] = reduce_range<op, T>(launch, it.offset, start, stop);
-                    if (decides<op, T>(parts[piece], launch.op)) {
-                        std::int64_t earliest = decided.load(std::memory_order_relaxed);
-                        while (piece < earliest && !decided.compare_exchange_weak(earliest, piece)) continue;
-                    }
-                    continue;
-                }
-                const std::int64_t m = std::min(tile, row - first);
-                A sums[kTile<op, T>];  // not in `parts`, whose lines of cache other threads write to
-                reduce_tile<op, T>(launch, it.offset + first * column_step(launch), m, start, stop, sums);
-                std::copy_n(sums, m, &parts[piece * row + first]);
-            }
-        });
-        join_pieces<F>(parts.get(), std::min(pieces.count, decided.load() + 1), row);
+        std::int64_t count = pieces.count;
+        if (in_columns)
+            reduce_pieces_of_row<op, T>(launch, pieces, it.offset, row, worth, parts.get());
+        else
+            count = reduce_pieces<op, T>(launch, pieces, it.offset,
+                                         std::max<std::int64_t>(1, worth / pieces.length), parts.get());
+        join_pieces<F>(parts.get(), count, row);
         store_results<op, T>(parts.get(), row, finish, out + i);
     }
 }

@@ -16,19 +16,12 @@
 namespace cukern {
 namespace {
 
-constexpr double kConversion = 0.2;       // nanoseconds an element of an operand of another type
-constexpr double kSteps = 1.0;            // of one that is not packed: it is gathered, here or to be sent
 constexpr double kProducts = 262144;      // multiply-adds that are worth a thread
 constexpr double kSmallBytes = 64 << 10;  // of an operand that kernels read over the link
 
-constexpr double kColumnByte = 0.05;    // nanoseconds of sums and the like, whose loops are over results
-constexpr double kBytesOfWorker = 6e6;  // over the link that are worth a thread
-constexpr double kLesserPart = 0.5;     // of arithmetic and memory's time, that does not overlap the greater
+#include "placement/model.inc"
 
-// Nanoseconds: calls of less arithmetic are the processor's at once, and no call through a device is expected to
-// be as short as the second.
-constexpr double kAtOnce = 8000;
-constexpr double kSoonest = 24'000;
+constexpr double kAtOnce = 8000;  // nanoseconds: calls of less arithmetic are the processor's, without an estimate
 constexpr const char *kFaster = "estimated to be faster";
 
 // What a call does, as the estimates need it.
@@ -168,8 +161,9 @@ double device_time(const Work &work, const Machine &machine, int most_threads) n
     const double rate = std::min(machine.thread_copies * workers, machine.most_copies);
     const double products = work.products / machine.device_products[product_kind(work.compute)];
     const double call = work.largest_bytes <= kSmallBytes ? machine.small_call : machine.large_call;
-    return std::max(kSoonest, call + bytes / rate + work.steps / most_threads +
-                                  work.nanoseconds / machine.device_work + products);
+    // As they are measured, calls follow each other and find all in the caches: one alone takes twice as long.
+    return std::max(2 * machine.small_call, call + bytes / rate + work.steps / most_threads +
+                                                work.nanoseconds / machine.device_work + products);
 }
 
 // The constants for a device, found when it is first asked for, and kept.
@@ -196,8 +190,8 @@ bool names_kernel(const Call &) noexcept {
     return false;
 }
 
-// About what the processor takes at most, found without planning: where it is less than kAtOnce, so is the
-// estimate than kSoonest.
+// About what the processor takes at most, found without planning: where it is less than kAtOnce, the estimate is
+// less than a device's for any call.
 double most_arithmetic(const ElementwiseCall &call) noexcept {
     const double operands = kMaxInputs * kConversion + (kMaxInputs + 1) * kSteps;
     return static_cast<double>(count_of(*call.out)) * (host_cost(call.op, call.compute) + operands);
