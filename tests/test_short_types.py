@@ -63,6 +63,45 @@ def test_as_packed(name: str, dtype: np.dtype, rng: np.random.Generator) -> None
     assert np.abs(bits(out.copy()).astype(int) - wanted.astype(int)).max() <= most
 
 
+@pytest.mark.parametrize("name", ["floor_divide", "remainder"])
+@pytest.mark.parametrize("dtype", [dtype for dtype in SHORT if dtype.kind in "iu"], ids=str)
+def test_quotients_of_all_values(dtype: np.dtype, name: str) -> None:
+    """Which are made of a quotient of floats: every dividend, by all divisors of 8 bits, and by some of 16."""
+    info = np.iinfo(dtype)
+    every = np.arange(info.min, info.max + 1).astype(dtype)
+    some = [*range(-40, 41), info.min, info.min + 1, info.max - 1, info.max, 181, 255, 256, 257, 9973, 32749]
+    divisors = every if dtype.itemsize == 1 else np.array([b for b in some if info.min <= b <= info.max], dtype)
+    with np.errstate(all="ignore"):
+        wanted = getattr(np, name)(every, divisors[:, None])
+    a, b = cukern.asarray(every), cukern.asarray(divisors)
+    own = getattr(cukern, name)(a, b.reshape(-1, 1))
+    np.testing.assert_array_equal(cukern.asnumpy(own), wanted)
+    for divisor, quotients in zip(divisors, wanted, strict=True):
+        packed = getattr(cukern, name)(a, cukern.full(every.size, divisor, dtype=dtype))
+        np.testing.assert_array_equal(cukern.asnumpy(packed), quotients)
+
+
+WHOLE = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wide"),
+    [(a, b) for a in WHOLE for b in ("int64", "uint64", "float64") if np.result_type(a, b) == np.dtype(b)],
+)
+def test_integers_beside_types_of_64_bits(dtype: str, wide: str, rng: np.random.Generator) -> None:
+    """Loaded as bits, of which those of the sign are repeated."""
+    info = np.iinfo("uint8" if dtype == "bool" else dtype)
+    a = rng.integers(info.min, info.max, 3001, info.dtype, endpoint=True)
+    a[:3] = info.min, info.max, 0
+    a = (a > 99) if dtype == "bool" else a
+    b = rng.integers(0, 9, 3001).astype(wide)
+    for own in (cukern.asarray(a), steps(a)):
+        np.testing.assert_array_equal(cukern.asnumpy(cukern.add(own, cukern.asarray(b))), a + b)
+        np.testing.assert_array_equal(cukern.asnumpy(cukern.less(steps(b), own)), b < a)
+        if wide == "float64" and dtype != "bool":
+            np.testing.assert_array_equal(cukern.asnumpy(cukern.divide(own, 4)), a / 4)
+
+
 @pytest.mark.parametrize("dtype", SHORT, ids=str)
 def test_out_of_a_wider_type_holds_what_the_operation_returns(dtype: np.dtype, rng: np.random.Generator) -> None:
     """Sums are rounded, or wrap, before they are widened."""

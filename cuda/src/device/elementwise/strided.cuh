@@ -50,8 +50,9 @@ struct StridedParams {
     bool in_tiles;
     ElementType types[inputs + 1];
     Loading loadings[inputs];
-    std::int8_t sizes[inputs];  // of the elements that are loaded as bits; 0: they are not
-    bool narrows[inputs + 1];   // of `compute`, which T is not: values that it may not hold
+    std::int8_t sizes[inputs];       // of the elements that are loaded as bits; 0: they are not
+    std::int8_t spare_bits[inputs];  // above those of signed integers that are loaded as bits
+    bool narrows[inputs + 1];        // of `compute`, which T is not: values that it may not hold
     T values[inputs];
     Bits<T> masks[inputs];  // of the bits of truths, those of which one is set where they are true
     ShortInteger short_integers[inputs];
@@ -93,6 +94,9 @@ __device__ Some<T> as_computed(const StridedParams<T, inputs> &p, int input, con
         if constexpr (is_wide<T>) {
             if (loading == Loading::bits_of_short_integer)
                 return from_short_integers<T>(p.short_integers[input], bits);
+        }
+        if constexpr (loads_integers<T>) {
+            if (loading == Loading::bits_of_integer) return from_integers<T>(p.spare_bits[input], bits);
         }
         if (loading == Loading::bits_of_other) return converted_bits<T, inputs>(type, bits);
         if constexpr (may_load_truths<T, inputs>) {
@@ -164,6 +168,10 @@ __device__ T strided_result(ElementType compute, const T (&x)[inputs]) {
             return to_float(stored_neighbour(stored_as<Float16>(x[0]), stored_as<Float16>(x[1])));
         if (compute == ElementType::bfloat16)
             return to_float(stored_neighbour(stored_as<BFloat16>(x[0]), stored_as<BFloat16>(x[1])));
+    }
+    if constexpr ((op == Op::floor_divide || op == Op::remainder) && std::is_same_v<T, std::int32_t>) {
+        if (is_short_integer(compute))
+            return op == Op::remainder ? short_floor_remainder(x[0], x[1]) : short_floor_quotient(x[0], x[1]);
     }
     if constexpr (has_coarse<Formula<op>> && std::is_same_v<T, float>) {
         if (compute != ElementTypeOf<T>::value) {
@@ -296,7 +304,8 @@ Loading loading_of(const ElementwiseLaunch &launch, int operand) noexcept {
     if (type == ElementTypeOf<T>::value) return Loading::bits_of_t;
     if (std::is_same_v<T, float> && type == ElementType::bfloat16) return Loading::bits_of_bfloat16;
     if (std::is_same_v<T, float> && type == ElementType::float16) return Loading::bits_of_float16;
-    return is_wide<T> && is_short_integer(type) ? Loading::bits_of_short_integer : Loading::bits_of_other;
+    if (is_wide<T> && is_short_integer(type)) return Loading::bits_of_short_integer;
+    return loads_integers<T> && is_within_int64(type) ? Loading::bits_of_integer : Loading::bits_of_other;
 }
 
 constexpr bool is_of_bits(Loading loading) {
@@ -326,6 +335,9 @@ bool set_loading(const ElementwiseLaunch &launch, int input, StridedParams<T, in
             return true;
         case Loading::truth: return true;
         case Loading::bits_of_short_integer: p->short_integers[input] = short_integer(type); break;
+        case Loading::bits_of_integer:
+            p->spare_bits[input] = static_cast<std::int8_t>(kind_of(type) == 'i' ? 64 - 8 * size_of(type) : 0);
+            break;
         default: break;
     }
     return may_be_beside(type, ElementTypeOf<T>::value, inputs);

@@ -46,6 +46,7 @@ enum class Loading : std::int8_t {
     bits_of_bfloat16,
     bits_of_float16,
     bits_of_short_integer,
+    bits_of_integer,
     bits_of_other,
     bits_of_truth,
     t,
@@ -108,16 +109,23 @@ __device__ SomeBits<T> load_bits(const void *data, int size, const Places<T> &pl
 template <typename From, typename T>
 inline constexpr bool has_bits = loads_bits<T> && loads_bits<From> && sizeof(From) <= sizeof(T);
 
+// Integers that int64 holds are loaded alike by types of 64 bits: what differs is how many bits repeat the sign.
+template <typename T>
+inline constexpr bool loads_integers = sizeof(T) == 8 && loads_bits<T>;
+constexpr bool is_within_int64(ElementType type) { return is_integer(type) && type != ElementType::uint64; }
+template <typename From, typename T>
+inline constexpr bool is_loaded_as_integer = loads_integers<T> && is_within_int64(ElementTypeOf<From>::value);
+
 template <typename T, int inputs>
 __device__ __noinline__ Some<T> converted_bits(ElementType type, SomeBits<T> bits) {
     Some<T> x{};
     switch (type) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                              \
-    case ElementType::id:                                                                              \
-        if constexpr (has_bits<ctype, T> && is_loaded<ctype, T, inputs>) {                             \
-            for (int k = 0; k < kStridedElements<T>; ++k)                                              \
-                x.values[k] = convert<T>(bit_cast<ctype>(static_cast<BitsOf<ctype>>(bits.values[k]))); \
-        }                                                                                              \
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                                     \
+    case ElementType::id:                                                                                     \
+        if constexpr (has_bits<ctype, T> && is_loaded<ctype, T, inputs> && !is_loaded_as_integer<ctype, T>) { \
+            for (int k = 0; k < kStridedElements<T>; ++k)                                                     \
+                x.values[k] = convert<T>(bit_cast<ctype>(static_cast<BitsOf<ctype>>(bits.values[k])));        \
+        }                                                                                                     \
         break;
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
@@ -154,6 +162,16 @@ __device__ Some<T> from_short_integers(const ShortInteger &integer, const SomeBi
         x.values[k] = static_cast<T>(
             min(static_cast<std::int32_t>(((bits.values[k] & integer.mask) ^ integer.sign) - integer.sign),
                 integer.most));
+    return x;
+}
+
+// The same of longer ones.
+template <typename T>
+__device__ Some<T> from_integers(int spare_bits, const SomeBits<T> &bits) {
+    Some<T> x;
+#pragma unroll
+    for (int k = 0; k < kStridedElements<T>; ++k)
+        x.values[k] = static_cast<T>(static_cast<std::int64_t>(bits.values[k] << spare_bits) >> spare_bits);
     return x;
 }
 
