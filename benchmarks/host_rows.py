@@ -3,7 +3,8 @@
     python benchmarks/host_rows.py [--count N] [--threads N] [--survey] [--large]
 
 Each row of the table and each reduction, for seven element types, on packed random data with ``out=``, running sums
-and products, and ``copyto`` between element types and layouts: the median of seven alternated rounds. It needs no GPU.
+and products, and ``copyto`` between element types and layouts: the median of seven alternated rounds. What is below 0.9
+of NumPy's speed is measured again by 21. It needs no GPU.
 Writes results/host_rows.json, and prints geometric means and the slowest.
 
 --survey: for 1 to 10^7 elements, with ``out=`` and fresh, on all threads: whether a call takes at most 1.1 of NumPy's
@@ -34,6 +35,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "scripts")]
 TYPES = ["float32", "float64", "int64", "int32", "int8", "bool", "complex64"]
 ROUNDS = 7
 SECONDS = 1e-3  # of NumPy, a round
+SLOW = 0.9  # of NumPy's speed, below which a row of one thread is measured again
 LARGE = 64 << 20  # bytes of an operand
 STOPPING = ("max", "min", "argmax", "argmin")  # of bool
 DRAWN = 1 << 20  # elements at most, which are repeated: drawing them would take longer than the calls
@@ -271,7 +273,11 @@ def main() -> None:
             repeat = max(1, int(SECONDS / max(seconds_of(theirs, 2), 1e-7)))
             pairs = [(seconds_of(theirs, repeat), seconds_of(own, repeat)) for _ in range(ROUNDS)]
             ratio = statistics.median(numpys / ours for numpys, ours in pairs)
-            results.append({"name": name, "type": dtype, "ratio": ratio, "seconds": min(ours for _, ours in pairs)})
+            entry = {"name": name, "type": dtype, "ratio": ratio, "seconds": min(ours for _, ours in pairs)}
+            if ratio < SLOW:  # by three times as many rounds: what else the machine does changes ratios by a tenth
+                pairs = [(seconds_of(theirs, repeat), seconds_of(own, repeat)) for _ in range(3 * ROUNDS)]
+                entry["again"] = statistics.median(numpys / ours for numpys, ours in pairs)
+            results.append(entry)
     path = HERE / "results/host_rows.json"
     head = {"sources": source_id(), "numpy": np.__version__, "cores": len(os.sched_getaffinity(0))}
     path.write_text(
@@ -285,9 +291,12 @@ def main() -> None:
         ("elementwise", [each for each in results if ", axis" not in each["name"] and "copyto" not in each["name"]]),
     ]:
         ratios = [each["ratio"] for each in chosen]
-        print(f"{text}: {len(ratios)}, geometric mean {mean_of(ratios):.3f}, below 0.9: {sum(r < 0.9 for r in ratios)}")
+        below = [each for each in chosen if each["ratio"] < SLOW]
+        again = sum(each["again"] < SLOW for each in below)
+        print(f"{text}: {len(ratios)}, geometric mean {mean_of(ratios):.3f}, below {SLOW}: {len(below)}, again {again}")
         for each in sorted(chosen, key=lambda each: each["ratio"])[:12]:
-            print(f"  {each['ratio']:.2f} {each['name']} of {each['type']}, {each['seconds'] * 1e6:.1f} us")
+            second = f" (again {each['again']:.2f})" if "again" in each else ""
+            print(f"  {each['ratio']:.2f}{second} {each['name']} of {each['type']}, {each['seconds'] * 1e6:.1f} us")
 
 
 if __name__ == "__main__":

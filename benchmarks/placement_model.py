@@ -227,6 +227,7 @@ def measure(parts: list[str]) -> None:
     devices = _cukern._information()["devices"]
     machines = json.loads(MODEL.read_text())["machines"] if MODEL.exists() else []
     before = next((machine for machine in machines if machine["device"] == devices[0]["name"]), {})
+    parts = parts if before else list(PARTS)
     result = before | {"device": devices[0]["name"], "cores": most}
     result |= {"numpy": np.__version__, "cukern": cukern.__version__, "multiprocessors": devices[0]["multiprocessors"]}
     if "all" in parts:
@@ -330,7 +331,7 @@ def write() -> None:
         line = ", ".join([f'"{model["device"]}"', *(written(found[name]) for name in FIELDS)])
         text += f"{{{line}}},\n"
     (PLACEMENT / "machines.inc").write_text(text)
-    shared = shared_constants(next(model for model in reversed(machines) if "beside" in model), rows)
+    shared = shared_constants(next(model for model in reversed(machines) if {"beside", "link"} <= model.keys()), rows)
     lines = [
         f"constexpr double k{name.title().replace('_', '')} = {shared[name]:.4g};  // {what}"
         for name, what in SHARED.items()

@@ -46,6 +46,9 @@ from source_id import source_id  # noqa: E402
 
 LIMIT = 480  # seconds a part
 TIMED_OUT = 124
+# pytest's statuses for a file of which no test is chosen, and for those whose tests have ended.
+NOTHING = 5
+ENDED = (0, 1, NOTHING)
 # What is printed for each object that a library can't free after an error of the GPU.
 AFTER_THE_END = "Error in sys.excepthook:\n\nOriginal exception was:\n"
 TOOLS = ["memcheck", "racecheck", "synccheck", "initcheck"]
@@ -212,6 +215,11 @@ def shards() -> tuple[list[str], list[str]]:
     return [file for file in files if file not in alone], alone
 
 
+def partial_result(part: str) -> Path:
+    """Return where the results of files are kept while their part is not done."""
+    return RESULTS / f"{part}.partial.json"
+
+
 def run_files(part: str, command: Callable[[str], dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Run a command for each file of tests: first new ones, then those that took longest last time.
 
@@ -220,10 +228,9 @@ def run_files(part: str, command: Callable[[str], dict[str, Any]]) -> dict[str, 
     """
     path = RESULTS / f"{part}.json"
     last = json.loads(path.read_text())["result"].get("seconds", {}) if path.is_file() else {}
-    partial = RESULTS / f"{part}.partial.json"
+    sources, partial = source_id(), partial_result(part)
     stored = json.loads(partial.read_text()) if partial.is_file() else {}
-    results: dict[str, dict[str, Any]] = stored["results"] if stored.get("sources") == source_id() else {}
-    sources = source_id()
+    results: dict[str, dict[str, Any]] = stored["results"] if stored.get("sources") == sources else {}
     lock = threading.Lock()
 
     def run_one(file: str) -> None:
@@ -234,7 +241,7 @@ def run_files(part: str, command: Callable[[str], dict[str, Any]]) -> dict[str, 
         result["seconds"] = round(time.monotonic() - begin, 1)
         with lock:
             results[file] = result
-            ended = {name: each for name, each in results.items() if each["status"] != TIMED_OUT}
+            ended = {name: each for name, each in results.items() if each["status"] in ENDED}
             unfinished = partial.with_suffix(".tmp")
             unfinished.write_text(json.dumps({"sources": sources, "results": ended}))
             unfinished.replace(partial)
@@ -244,16 +251,14 @@ def run_files(part: str, command: Callable[[str], dict[str, Any]]) -> dict[str, 
         list(pool.map(run_one, sorted(together, key=lambda file: -last.get(file, LIMIT))))
     for file in alone:
         run_one(file)
-    if worst_status(results) != TIMED_OUT:
-        partial.unlink()
     return results
 
 
 def worst_status(results: dict[str, dict[str, Any]]) -> int:
     """Return the worst exit status of the files of tests."""
-    nothing = 5  # pytest's status for a file of which no test is chosen
     # A process that a signal has ended has a status below zero.
-    return max((abs(each["status"]) for each in results.values() if each["status"] != nothing), default=0)
+    found = [abs(each["status"]) for each in results.values() if each["status"] != NOTHING]
+    return TIMED_OUT if TIMED_OUT in found else max(found, default=0)
 
 
 def of_all_files(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -528,6 +533,7 @@ def main() -> int:
         good = passed(part, content)
         if result["status"] != TIMED_OUT:  # what ran out of time is not done
             (RESULTS / f"{part}.json").write_text(json.dumps(content, indent=1) + "\n")
+            partial_result(part).unlink(missing_ok=True)
         print(f"{part}: {'passed' if good else 'FAILED'} in {content['seconds']} s", flush=True)
         outcome |= not good
     write_report()

@@ -338,8 +338,10 @@ def partial_products_fit(x: np.ndarray, dtype: np.dtype, **options: Any) -> np.n
     return (grown < limits.maxexp - 1) & (shrunk < -limits.minexp - 1)
 
 
-# Of reductions by name and elements, since each back-end reduces the same ones.
+# Of reductions by name and elements, since each back-end reduces the same ones. It is emptied from time to time.
 REDUCED: dict[tuple[Any, ...], tuple[np.ndarray, ...]] = {}
+MOST_REDUCED = 10_000
+LARGE_RESULT = 10_000  # elements: these are not kept
 
 
 def exactly_reduced(name: str, a: np.ndarray, own: np.ndarray, **options: Any) -> tuple[np.ndarray, ...]:
@@ -350,7 +352,7 @@ def exactly_reduced(name: str, a: np.ndarray, own: np.ndarray, **options: Any) -
     is_variance = name in ("var", "std")
     wide = wider(a.dtype if is_variance and a.dtype.kind == "c" else own.dtype)
     compute = np.dtype(np.float32) if own.dtype.itemsize == 2 else own.dtype
-    narrow = a if wide.kind == "c" else a.astype(own.dtype)
+    narrow = a if a.dtype.kind == "c" and wide.kind == "c" else a.astype(own.dtype)
     x = narrow.astype(wide)
     exact_result = np.asarray(ORACLES[name](x, **options))
     n = count_of(a, options.get("axis"))
@@ -362,13 +364,18 @@ def exactly_reduced(name: str, a: np.ndarray, own: np.ndarray, **options: Any) -
         bound = bound + (np.finfo(wide).eps * largest.astype(exact_result.dtype)) ** (2 if name == "var" else 1)
     elif name == "prod":
         bound = 3 * n * unit * abs(exact_result)
-        inexact = ~partial_products_fit(narrow, compute, **options)
+        double = narrow.astype(np.complex128 if narrow.dtype.kind == "c" else np.float64)
+        inexact = ~partial_products_fit(double, compute, **options)
     else:
         moduli = abs(narrow).astype(abs(exact_result).dtype)
         bound = (np.log2(max(n, 2)) + 17) * unit * np.asarray(ORACLES[name](moduli, **options)) * 2
     bound = bound + np.finfo(own.dtype).eps / 2 * abs(exact_result) * 1.01 + np.finfo(own.dtype).smallest_subnormal
-    REDUCED[key] = exact_result, bound, inexact
-    return REDUCED[key]
+    found = exact_result, bound, inexact
+    if len(REDUCED) == MOST_REDUCED:
+        REDUCED.clear()
+    if exact_result.size < LARGE_RESULT:
+        REDUCED[key] = found
+    return found
 
 
 def assert_reduced(actual: Any, name: str, a: np.ndarray, dtype: Any = None, **options: Any) -> None:

@@ -44,11 +44,10 @@ def assert_running(actual: Any, name: str, a: np.ndarray, axis: int, initial: bo
         return
     terms = np.arange(wanted.shape[axis]).reshape([-1 if d == axis % a.ndim else 1 for d in range(a.ndim)])
     computed = np.finfo("float32" if own.itemsize == 2 else own).eps
-    # Moduli in the own type, which are faster and as good for a bound.
-    size = np.abs(wanted.astype(own))
+    double = np.dtype("complex128" if own.kind == "c" else "float64")  # whose moduli are good for a bound, and fast
+    size = np.abs((wanted if product else a).astype(double))
     if not product:
-        size = np.cumulative_sum(np.abs(a.astype(own)), axis=axis, include_initial=initial, dtype=size.dtype)
-    size = 1.01 * size.astype("float128")
+        size = np.cumulative_sum(size, axis=axis, include_initial=initial)
     # A complex product takes some roundings a term.
     bound = terms * computed * size * (3 if product and own.kind == "c" else 1) + np.finfo(own).eps * np.abs(wanted)
     bound = bound + np.finfo(own).smallest_subnormal

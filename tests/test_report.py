@@ -144,29 +144,33 @@ def test_a_part_that_was_cut_off_runs_the_files_that_are_left(
 ) -> None:
     began: list[str] = []
     timed_out, interrupted, others = "tests/test_matmul.py", "tests/test_memory.py", ["tests/test_out.py"]
+    killed = "tests/test_docs.py"
+    wanted = sorted([timed_out, interrupted, killed])
 
     def cut_off(file: str) -> dict[str, object]:
         if file == interrupted:
             raise KeyboardInterrupt
-        return {"status": report.TIMED_OUT if file == timed_out else 0, "text": "1 passed in 1s"}
+        return {"status": {timed_out: report.TIMED_OUT, killed: -2}.get(file, 0), "text": "1 passed in 1s"}
 
     def run(file: str) -> dict[str, object]:
         began.append(file)
         return {"status": 0, "text": "1 passed in 1s"}
 
-    monkeypatch.setattr(report, "shards", lambda: ([timed_out, *others], [interrupted]))
+    monkeypatch.setattr(report, "shards", lambda: ([timed_out, killed, *others], [interrupted]))
     with pytest.raises(KeyboardInterrupt):
         report.run_files("suite", cut_off)
     results = report.run_files("suite", run)
-    assert began == [timed_out, interrupted]
-    assert report.of_all_files(results)["counts"]["passed"] == 3
+    assert sorted(began) == wanted
+    assert report.of_all_files(results)["counts"]["passed"] == 4
+    report.partial_result("suite").unlink()
     assert not list(tmp_path.iterdir())
     with pytest.raises(KeyboardInterrupt):
         report.run_files("suite", cut_off)
     monkeypatch.setattr(report, "source_id", lambda: "other")
     began.clear()
     report.run_files("suite", run)
-    assert sorted(began) == sorted([timed_out, interrupted, *others])
+    assert sorted(began) == sorted([*wanted, *others])
+    assert report.worst_status({"a": {"status": 124}, "b": {"status": 139}}) == report.TIMED_OUT
 
 
 def test_the_survey_is_told(report: ModuleType) -> None:

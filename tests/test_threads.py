@@ -42,7 +42,7 @@ def test_calls_from_many_threads() -> None:
 
 @pytest.mark.usefixtures("backend")
 def test_the_gil_is_released() -> None:
-    a = np.ones((300 if SMALL else 700,) * 2, np.int64)
+    a = np.ones((300 if SMALL else 1000,) * 2, np.int64)
     ticks = 0
     done = threading.Event()
 
@@ -159,7 +159,7 @@ def test_threads_that_are_awake_leave_work_to_the_caller() -> None:
     _cukern._set_staging(True, 64, 0, 2)
     a, big = np.ones(4_000_000, np.float32), np.ones(1 << 21)
     out, other = np.empty_like(a), np.empty_like(big)
-    for _ in range({2 if SMALL else 12}):  # more than 10 s each under ThreadSanitizer
+    for _ in range({2 if SMALL else 20}):  # more than 10 s each under ThreadSanitizer
         told = []
         with cukern.placement("host"):
             cukern.sqrt(big, out=other)

@@ -17,8 +17,9 @@ CUKERN_HD bool is_negative(T value) {
         return value < T{0};
 }
 
-// floor_quotient of integers of up to 16 bits, by one of floats, which takes half of the instructions: with b
-// above 0, (a + 1/2) / b is at least 1 / (2 b) away from an integer, and off by at most 2**-22 * 2**16 / b.
+// floor_quotient of integers of up to 16 bits, by one of floats, which takes half of the instructions. With b
+// above 0, (a + 1/2) / b is at least 1 / (2 b) away from an integer. The quotient is off by two units in the last
+// place, 2**-22 of at most 2**16 / b.
 CUKERN_HD std::int32_t short_floor_quotient(std::int32_t a, std::int32_t b) {
     if (b == 0) return 0;
     const float middle = static_cast<float>(b < 0 ? -a : a) + 0.5F;

@@ -158,7 +158,8 @@ void for_each_result(const ReduceLaunch &launch, std::int64_t begin, std::int64_
         const std::int64_t stop = std::min(end, i + it.run());
         const char *first = element_at(launch, it.offset);
         it.advance(stop - i);
-        for (; i < stop; ++i, first += step) take(i, first);
+        take(i, first);
+        while (++i < stop) take(i, first += step);
     }
 }
 

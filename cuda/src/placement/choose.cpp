@@ -161,7 +161,8 @@ double device_time(const Work &work, const Machine &machine, int most_threads) n
     const double rate = std::min(machine.thread_copies * workers, machine.most_copies);
     const double products = work.products / machine.device_products[product_kind(work.compute)];
     const double call = work.largest_bytes <= kSmallBytes ? machine.small_call : machine.large_call;
-    // As they are measured, calls follow each other and find all in the caches: one alone takes twice as long.
+    // As they are measured, calls follow each other and find all in the caches. One after calls of the processor
+    // takes about twice as long: 24 to 28 us beside an H200 (benchmarks/results/placement.json).
     return std::max(2 * machine.small_call, call + bytes / rate + work.steps / most_threads +
                                                 work.nanoseconds / machine.device_work + products);
 }

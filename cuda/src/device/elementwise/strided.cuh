@@ -51,7 +51,7 @@ struct StridedParams {
     ElementType types[inputs + 1];
     Loading loadings[inputs];
     std::int8_t sizes[inputs];       // of the elements that are loaded as bits; 0: they are not
-    std::int8_t spare_bits[inputs];  // above those of signed integers that are loaded as bits
+    std::int8_t spare_bits[inputs];  // above those of signed integers that are loaded as bits; 0: unsigned
     bool narrows[inputs + 1];        // of `compute`, which T is not: values that it may not hold
     T values[inputs];
     Bits<T> masks[inputs];  // of the bits of truths, those of which one is set where they are true
