@@ -7,27 +7,24 @@ Each constant is measured by itself, as the median of seven: an element of each 
 threads read and write, what a call through the device takes, what goes over the link, and products; and what is the
 same for all machines: conversions, steps, columns, how far arithmetic and memory overlap, how many bytes over the link
 are worth a thread. `--measure beside link` measures these parts alone.
-`--check` measures a grid of calls placed on either side and by `auto`, into results/placement.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 MODEL = HERE / "results/placement_model.json"
-CHECK = HERE / "results/placement.json"
 PLACEMENT = HERE.parent / "cuda/src/placement"
 ROUNDS = 7
 PRODUCTS = ("float32", "float64", "int64")
@@ -206,12 +203,12 @@ def measure_part(part: str) -> dict[str, Any]:
     return result
 
 
-def in_process(argument: str, threads: int) -> Any:
-    """Run this script in a process with so many threads; return what it prints."""
+def in_process(script: str, argument: str, threads: int) -> Any:
+    """Run a script in a process with so many threads; return what it prints."""
     environment = os.environ | {"CUKERN_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
     if argument in ("--part=rows", "--part=beside"):
         environment["CUKERN_BACKEND"] = "host"
-    command = [sys.executable, __file__, argument]
+    command = [sys.executable, script, argument]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -231,14 +228,14 @@ def measure(parts: list[str]) -> None:
     result = before | {"device": devices[0]["name"], "cores": most}
     result |= {"numpy": np.__version__, "cukern": cukern.__version__, "multiprocessors": devices[0]["multiprocessors"]}
     if "all" in parts:
-        result["parts"] = {str(n): in_process("--part=all", n) for n in THREADS if n <= most}
+        result["parts"] = {str(n): in_process(__file__, "--part=all", n) for n in THREADS if n <= most}
     if "rows" in parts:
-        result |= in_process("--part=rows", 1)
+        result |= in_process(__file__, "--part=rows", 1)
         lessen(result["rows"], before.get("rows", {}))
     if "beside" in parts:
-        result |= in_process("--part=beside", 1)
+        result |= in_process(__file__, "--part=beside", 1)
     if "link" in parts:
-        result |= in_process("--part=link", most)
+        result |= in_process(__file__, "--part=link", most)
     others = [machine for machine in machines if machine["device"] != result["device"]]
     MODEL.write_text(json.dumps({"machines": [*others, result]}, indent=1) + "\n")
     print(json.dumps({name: found for name, found in result.items() if name != "rows"}, indent=1))
@@ -347,101 +344,18 @@ def write() -> None:
     (PLACEMENT.parent / "host/costs.inc").write_text(head + "\n".join(lines) + "\n")
 
 
-def grid() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
-    """Yield what is checked: a name, a function, its arrays."""
-    import numpy as np
-
-    import cukern
-
-    rng = np.random.default_rng(1)
-    for count in (1000, 30_000, 10**6, 10**7):
-        for dtype in ("float32", "float64"):
-            x, y = (rng.random(count).astype(dtype) for _ in range(2))
-            for name in ("add", "tanh", "pow", "sqrt"):
-                args = (x,) if name in ("tanh", "sqrt") else (x, y)
-                yield f"{name} {dtype} {count}", getattr(cukern, name), args
-            for name in ("sum", "max", "std"):
-                yield f"{name} {dtype} {count}", getattr(cukern, name), (x,)
-    for side in (100, 1000, 4000):
-        for dtype in ("float32", "float64"):
-            a = rng.random((side, side)).astype(dtype)
-            yield f"matmul {dtype} {side}", cukern.matmul, (a, a)
-            yield f"transposed add {dtype} {side}", cukern.add, (a, a.T)
-
-
-def check_part() -> list[dict[str, Any]]:
-    """Return the times of the grid by NumPy, on either side, and by `auto`, in alternated rounds."""
-    import numpy as np
-
-    import cukern
-
-    found = []
-    for name, function, args in grid():
-        out = function(*args)
-        own_name = name.removeprefix("transposed ").split()[0]
-        numpys = getattr(np, {"pow": "power"}.get(own_name, own_name))
-        times: dict[str, list[float]] = {"numpy": [], "host": [], "device": [], "auto": []}
-        repeat, worst = 1, 0.0
-        for turn in range(ROUNDS + 1):
-            # By turns in the other order: what ran before has left other memory in the caches.
-            for where, seen in list(times.items())[:: 1 if turn % 2 == 0 else -1]:
-                call = numpys if where == "numpy" else function
-                with cukern.placement("auto" if where == "numpy" else where):
-                    for _ in range(2 if worst < 5e-3 else 0):
-                        call(*args, out=out)
-                    begin = time.perf_counter()
-                    for _ in range(repeat):
-                        call(*args, out=out)
-                    seen.append((time.perf_counter() - begin) / repeat)
-            if turn == 0:  # warms up
-                worst = max(seen[0] for seen in times.values())
-                repeat = max(1, int(5e-4 / worst))
-                times = {where: [] for where in times}
-        medians = {where: statistics.median(seen) for where, seen in times.items()}
-        told = cukern.explain_placement(function, *args)
-        found.append({"name": name, "placed": told["placement"], "told": [told["host"], told["device"]], **medians})
-    return found
-
-
-def check() -> None:
-    """Write how much slower `auto` is than the better side."""
-    from source_id import source_id
-
-    most = len(os.sched_getaffinity(0))
-    result = {str(n): in_process("--part=check", n) for n in THREADS if n <= most}
-    worst = []
-    for threads, cases in result.items():
-        ratios = [case["auto"] / min(case["host"], case["device"]) for case in cases]
-        slower = [case["auto"] / case["numpy"] for case in cases]
-        mean = math.exp(statistics.fmean(map(math.log, ratios)))
-        print(f"{threads} threads: auto over the better side: mean {mean:.3f}, most {max(ratios):.2f}; ", end="")
-        print(f"over NumPy: most {max(slower):.2f} ({cases[slower.index(max(slower))]['name']})")
-        for ratio, case in sorted(zip(ratios, cases, strict=True), key=lambda pair: -pair[0])[:8]:
-            host, device = case["told"]
-            print(
-                f"  {ratio:.2f} {case['name']}: {case['placed']}; host {case['host'] * 1e6:.1f} us (told "
-                f"{host * 1e6:.1f}), device {case['device'] * 1e6:.1f} (told {device * 1e6:.1f})"
-            )
-        worst.append(max(ratios))
-    CHECK.write_text(json.dumps({"sources": source_id(), "worst": max(worst), "threads": result}, indent=1) + "\n")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("write", "check"):
-        parser.add_argument(f"--{name}", action="store_true")
+    parser.add_argument("--write", action="store_true")
     parser.add_argument("--measure", nargs="*", choices=PARTS)
-    parser.add_argument("--part", choices=[*PARTS, "check"])
+    parser.add_argument("--part", choices=PARTS)
     options = parser.parse_args()
-    sys.path[:0] = [str(HERE), str(HERE.parent / "scripts")]
     if options.part:
-        print(json.dumps(check_part() if options.part == "check" else measure_part(options.part)))
+        print(json.dumps(measure_part(options.part)))
     if options.measure is not None:
         measure(options.measure or list(PARTS))
     if options.write:
         write()
-    if options.check:
-        check()
 
 
 if __name__ == "__main__":
