@@ -31,6 +31,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build/sanitizers"
 LIMIT_S = 1500  # for one run of the tests
+LAST_WORDS = 8000  # characters of what a process that failed has written
 # Not run under any: what looks at the installed package, or at how long something takes.
 LEFT_OUT = "not test_package and not test_import_is_quick"
 
@@ -208,6 +209,15 @@ class Runner:
                     found.append(block.strip("\n"))
         return found
 
+    def show(self, problems: list[str], code: int) -> None:
+        """Print the problems; where a run failed without any, print what it and the sanitizer wrote, too."""
+        print(*problems, sep="\n\n", file=sys.stderr)
+        if code == 0 or problems:
+            return
+        for process, text in self.logs().items():
+            if process in ("stderr", str(self.pid)):
+                print(f"{self.name}: {process}:", text[-LAST_WORDS:], sep="\n", file=sys.stderr)
+
     def find_planted(self) -> bool:
         """Whether each planted defect is found."""
         for defect, message in self.sanitizer.defects.items():
@@ -228,7 +238,7 @@ class Runner:
         output = (self.folder / "output").read_text(errors="replace")
         shown = [line for line in output.splitlines() if not line.startswith("SKIPPED ")]
         print(*(shown if code else shown[-1:]), sep="\n")
-        print(*problems, sep="\n\n", file=sys.stderr)
+        self.show(problems, code)
         print(
             f"{self.name}: pytest ended with {code} in {time.monotonic() - begin:.0f} s; "
             f"the sanitizer reported {len(problems)} problems",
@@ -246,7 +256,7 @@ class Runner:
         code = self.run(ROOT / "scripts/soak.py", *options)
         problems = self.reports()
         print((self.folder / "output").read_text(errors="replace")[-6000:])
-        print(*problems, sep="\n\n", file=sys.stderr)
+        self.show(problems, code)
         print(f"{self.name}: soak ended with {code}; the sanitizer reported {len(problems)} problems", flush=True)
         return not problems and code == 0
 
