@@ -137,16 +137,22 @@ task_run_tests() {
         "$BIN/python" -m pytest "$@"
         return
     fi
-    # Tests that build wait for compilers most of the time, and run beside the others.
-    local log builds failed=0
-    log="$(mktemp)"
-    "$BIN/python" -m pytest -p no:cacheprovider -m build >"$log" 2>&1 &
-    builds=$!
-    "$BIN/python" -m pytest -m "not build" || failed=$?
-    wait "$builds" || failed=$?
-    say "tests that build"
-    cat "$log"
-    rm "$log"
+    # Tests that build take the longest, and run beside the others, which give way to them. Those are two halves, but
+    # for a GPU, which one process has for itself.
+    local logs job first=(tests) jobs=() failed=0
+    logs="$(mktemp -d)"
+    "$BIN/python" -m pytest -p no:cacheprovider -m build >"$logs/tests that build" 2>&1 &
+    jobs+=($!)
+    if ! has_gpu; then
+        first=(tests/test_[a-l]*.py)
+        nice "$BIN/python" -m pytest -p no:cacheprovider -m "not build" tests/test_[!a-l]*.py \
+            >"$logs/the other half" 2>&1 &
+        jobs+=($!)
+    fi
+    nice "$BIN/python" -m pytest -m "not build" "${first[@]}" || failed=$?
+    for job in "${jobs[@]}"; do wait "$job" || failed=$?; done
+    (cd "$logs" && for log in *; do say "$log" && cat "$log"; done)
+    rm -r "$logs"
     return "$failed"
 }
 

@@ -57,11 +57,25 @@ SHARE = os.environ.get("CUKERN_TEST_SHARE", "0/1")  # i/n: this run takes the i-
 REQUIRE_GPU = os.environ.get("CUKERN_REQUIRE_GPU") == "1"
 
 
+USED: list[str] = []  # the back-end that `use` was last called with
+
+
 def use(backend: str) -> None:
     """Make a back-end of BACKENDS the process's own."""
+    USED[:] = [backend]
     _cukern._use_backend("cuda" if backend == "cuda" else "host")
     _cukern._set_staging(backend == "host-staged")
     use_numpy_loops(backend == "host")
+
+
+def takes_few() -> bool:
+    """Whether a test takes fewer and smaller cases: under sanitizers, and on host-staged, which has host's loops."""
+    return SMALL or USED == ["host-staged"]
+
+
+def on_processor() -> bool:
+    """Whether what a test looks at is a kernel that the processor, which has fewer, stands in for."""
+    return SMALL or USED != ["cuda"]
 
 
 @pytest.fixture(params=BACKENDS)

@@ -206,6 +206,9 @@ def test_only_what_changed_is_rebuilt(tree: Path, tmp_path: Path) -> None:
     compiler.chmod(0o755)
     own = dict.fromkeys(("LDSHARED", "LDCXXSHARED"), f"{compiler} -shared")
     build = partial(build_in_place, CXX=str(compiler), CUKERN_STUBS="0", **own)
+    for source in (path for folder in ("ext", "cuda/src") for path in (tree / folder).rglob("*.cpp")):
+        if source.parent.name not in ("ops", "host") and source.name not in ("cukernmodule.cpp", "c_abi.cpp"):
+            source.unlink()  # these are enough: nothing is linked
     everything = build(tree)
     assert len(everything) > 20
     assert build(tree) == []

@@ -32,6 +32,7 @@ WORK: dict[str, tuple[Callable[[], np.ndarray], set[str]]] = {
 def test_every_failure_in_turn(backend: str, work: str, kind: str) -> None:
     call, meets = WORK[work]
     wanted = call()
+    gc.collect()  # what earlier tests have left in cycles
     _cukern._release_caches()
     at_rest, in_use = _cukern._held(), _cukern._block_usage()[0]
     failures = 0

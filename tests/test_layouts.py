@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import random_array
-from conftest import SMALL, use
+from conftest import SMALL, takes_few, use
 from oracles import assert_result, refusal
 
 import cukern
@@ -147,7 +147,7 @@ def test_bfloat16(rng: np.random.Generator) -> None:
 
 def test_long_rows(rng: np.random.Generator) -> None:
     """Rows that caches do not hold: blocks go through them side by side."""
-    n = 1 << 18 if SMALL else (1 << 20) + 77
+    n = 1 << 18 if takes_few() else (1 << 20) + 77
     for rows in (2, 3, 5):
         a, row = random_array(rng, (rows, n), np.dtype("float64")), random_array(rng, (n,), np.dtype("float64"))
         compare("add", (a, cukern.asarray(a)), (row, cukern.asarray(row)))
@@ -185,7 +185,7 @@ def test_few_rows(backend: str, dtype: str, rng: np.random.Generator) -> None:
 def test_tiles(dtype: str, start: int, gap: int, rng: np.random.Generator) -> None:
     """Transposed operands: sides around those of a block's tile, memory that begins and goes on in mid-vector."""
     sides = [(50, 70), (64, 128), (65, 129)]
-    if not SMALL:
+    if not takes_few():
         sides += [(63, 127), (128, 64), (200, 9), (700, 17), (49, 15), (97, 300)]
 
     def lie(a: Any, shape: tuple[int, ...], begin: int) -> Any:

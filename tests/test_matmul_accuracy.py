@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import SMALL
+from conftest import on_processor
 from oracles import BFLOAT16, wider
 
 import cukern
 
 TYPES = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
-DEPTHS = [256, 4096] if SMALL else [256, 4096, 16384]
+DEPTHS = [256, 4096, 16384]
 # Computed in a wider type, which is slow, and kept: each back-end multiplies the same values.
 PRODUCTS: dict[tuple[str, str, int], np.ndarray] = {}
 pytestmark = pytest.mark.usefixtures("backend")
@@ -38,7 +38,7 @@ def test_errors_are_those_of_the_best_library(name: str, kind: str, backend: str
     dtype = BFLOAT16 if name == "bfloat16" else np.dtype(name)
     if name == "float16" and kind == "scaled":
         kind = "normal"  # twelve powers of ten are more than it has
-    for k in DEPTHS:
+    for k in DEPTHS[: 2 if on_processor() else 3]:
         a, b = values(rng, kind, (40, k), dtype), values(rng, kind, (k, 50), dtype)
         if (name, kind, k) not in PRODUCTS:
             PRODUCTS[name, kind, k] = a.astype(wider(dtype)) @ b.astype(wider(dtype))
@@ -54,9 +54,10 @@ def test_errors_are_those_of_the_best_library(name: str, kind: str, backend: str
 
 
 # By a kernel for vectors, for small results whose sums blocks share, and by tiles; 1,000 entries each.
-SHAPES = [(1, DEPTHS[-1], 60), (50, DEPTHS[-1], 1), (16, DEPTHS[-1], 16)]
+SHAPES = [(1, 16384, 60), (50, 16384, 1), (16, 16384, 16)]
+SMALL_SHAPES = [(m, 4096, n) for m, _, n in SHAPES]
 # Whose k cuBLAS cuts.
-LARGE = [] if SMALL else [(1100, 16384, 1000), (1500, 4096, 1500), (1800, 8192, 1800), (3000, 2048, 2000)]
+LARGE = [(1100, 16384, 1000), (1500, 4096, 1500), (1800, 8192, 1800), (3000, 2048, 2000)]
 
 
 def exact_entries(a: np.ndarray, b: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -74,7 +75,7 @@ def exact_entries(a: np.ndarray, b: np.ndarray, rows: np.ndarray, columns: np.nd
 @pytest.mark.parametrize("name", ["float32", "float64", "complex64"])
 def test_errors_of_long_sums(name: str, kind: str, backend: str, rng: np.random.Generator) -> None:
     dtype = np.dtype(name)
-    for m, k, n in SHAPES + (LARGE if backend == "cuda" else []):
+    for m, k, n in SMALL_SHAPES if on_processor() else SHAPES + LARGE:
         a, b = values(rng, kind, (m, k), dtype), values(rng, kind, (k, n), dtype)
         entries = rng.integers(0, m, 1000), rng.integers(0, n, 1000)
         wanted = exact_entries(a, b, *entries)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import assert_same, layouts, random_array, special_values
-from conftest import SMALL
+from conftest import SMALL, on_processor, takes_few
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import ELEMENT_TYPES, ORACLES, assert_reduced
@@ -58,7 +58,7 @@ def test_axes(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
 def test_sizes(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
     """Sizes at which kernels change their ways: rows, columns, aligned and not, one result of many blocks."""
     shapes = [(3000,), (2, 4099), (300, 16), (5, 64, 32), (3, 65, 33), (90, 515)]
-    if not SMALL:
+    if not takes_few():
         shapes += [(300_001,), (3, 129), (1000, 3), (4096, 8), (16, 300), (700, 515)]
     for shape in shapes:
         a = values(rng, name, shape, dtype)
@@ -74,7 +74,7 @@ def test_sizes(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_rows(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
     """Rows of every length that a group of threads may take, from every place in a vector."""
-    for length in (1, 2, 3, 5, 8, 13, 16, 31, 100, 257, 511, 517, 1000, 1025) if not SMALL else (5, 16, 100, 517):
+    for length in (1, 2, 3, 5, 8, 13, 16, 31, 100, 257, 511, 517, 1000, 1025) if not takes_few() else (5, 16, 100, 517):
         base = values(rng, name, (70, length + 17), dtype)
         own = cukern.asarray(base)
         for first in (0, 1, 3, 16):
@@ -103,7 +103,7 @@ def test_sums_of_rows(dtype: str, rng: np.random.Generator) -> None:
 def test_many_partial_results(name: str, rng: np.random.Generator) -> None:
     """One result, or a few, of so many blocks that more than a warp joins them; blocks that take single segments."""
     shapes: list[tuple[int, ...]] = [(2**19,), (3, 2**18), (7, 40, 1100), (40, 1000)]
-    if not SMALL:
+    if not takes_few():
         shapes += [(2**21,), (5, 2**19), (12, 69, 3218)]
     for shape in shapes:
         a = values(rng, name, (*shape[:-1], 2 * shape[-1]), np.dtype("float32"))
@@ -132,8 +132,8 @@ def test_windows_of_few_long_rows(name: str, dtype: np.dtype, rng: np.random.Gen
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_dimensions_between_others(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
     """Several kept and reduced dimensions that do not merge, the least steps in each of them, and narrow columns."""
-    shapes = [(5, 3, 40, 67)] if SMALL else [(5, 3, 40, 67), (7, 90, 4, 3), (2, 33, 5, 128), (300, 64, 8)]
-    for shape in shapes:
+    shapes = [(5, 3, 40, 67)] if takes_few() else [(5, 3, 40, 67), (7, 90, 4, 3), (2, 33, 5, 128), (300, 64, 8)]
+    for shape in shapes[:: 3 if on_processor() else 1]:
         base = cukern.asarray(values(rng, name, (*shape[:-1], shape[-1] + 5), dtype))
         window = base[..., 3 : 3 + shape[-1]]
         some = [*itertools.combinations(range(len(shape)), 2), (0, len(shape) - 1), (1,), (len(shape) - 1,)]
@@ -229,7 +229,7 @@ def test_the_first_of_equals_in_any_order_of_memory(
     name: str, shape: tuple[int, ...], rng: np.random.Generator
 ) -> None:
     """Indices count elements in C order, which is not the order in which threads read them."""
-    shape = shape if SMALL else (*shape[:-1], 50 * shape[-1])
+    shape = shape if takes_few() else (*shape[:-1], 50 * shape[-1])
     for dtype in (np.dtype("int8"), np.dtype("float64")):
         a = np.zeros(shape, dtype)
         for order in itertools.permutations(range(len(shape))):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import SMALL
+from conftest import SMALL, takes_few
 
 import cukern
 
@@ -61,14 +61,14 @@ def test_fresh_running_results(function: str, rng: np.random.Generator) -> None:
     ],
 )
 def test_results_into_any_order(name: str, dtype: str, rng: np.random.Generator) -> None:
-    for order, axes in itertools.product(ORDERS[:: 5 if SMALL else 1], AXES):
+    for order, axes in itertools.product(ORDERS[:: 5 if takes_few() else 1], AXES):
         x = drawn(rng, order, dtype)
         axis: Any = axes if name != "argmax" else axes[0]
         result = getattr(np, name)(x, axis=axis).dtype
         wanted = getattr(np, name)(x.astype("float64") if dtype == "float16" else x, axis=axis).astype(result)
         array = cukern.asarray(np.ascontiguousarray(x.transpose(order))).transpose(*np.argsort(order).tolist())
         tolerance = 2.0**-10 if dtype == "float16" else 1e-5
-        for out_order in list(itertools.permutations(range(wanted.ndim)))[:: 3 if SMALL else 1]:
+        for out_order in list(itertools.permutations(range(wanted.ndim)))[:: 3 if takes_few() else 1]:
             out = in_order(wanted.shape, out_order, wanted.dtype)
             getattr(cukern, name)(x, axis=axis, out=out)
             np.testing.assert_allclose(out, wanted, rtol=tolerance)
@@ -78,10 +78,10 @@ def test_results_into_any_order(name: str, dtype: str, rng: np.random.Generator)
 
 @pytest.mark.parametrize("dtype", ["float64", "int16", "complex128"])
 def test_running_results_into_any_order(dtype: str, rng: np.random.Generator) -> None:
-    for order, axis in itertools.product(ORDERS[:: 5 if SMALL else 1], range(4)):
+    for order, axis in itertools.product(ORDERS[:: 5 if takes_few() else 1], range(4)):
         x = drawn(rng, order, dtype)
         wanted = np.cumsum(x, axis=axis)
-        for out_order in ORDERS[:: 7 if SMALL else 3]:
+        for out_order in ORDERS[:: 7 if takes_few() else 3]:
             out = in_order(SHAPE, out_order, wanted.dtype)
             cukern.cumulative_sum(x, axis=axis, out=out)
             np.testing.assert_array_equal(out, wanted)

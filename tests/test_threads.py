@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from conftest import SMALL
+from conftest import SMALL, on_processor
 from processes import run_quietly
 
 import cukern
@@ -42,7 +42,7 @@ def test_calls_from_many_threads() -> None:
 
 @pytest.mark.usefixtures("backend")
 def test_the_gil_is_released() -> None:
-    a = np.ones((300 if SMALL else 1000,) * 2, np.int64)
+    a = np.ones((300 if SMALL else 700 if on_processor() else 1000,) * 2, np.int64)
     ticks = 0
     done = threading.Event()
 
