@@ -31,6 +31,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build/sanitizers"
 LIMIT_S = 1500  # for one run of the tests
+NO_TESTS = 5  # pytest's exit code
 LAST_WORDS = 8000  # characters of what a process that failed has written
 # Not run under any: what looks at the installed package, or at how long something takes.
 LEFT_OUT = "not test_package and not test_import_is_quick"
@@ -50,6 +51,7 @@ class Sanitizer:
     left_out: str = LEFT_OUT
     build: dict[str, str] = field(default_factory=dict)  # more of the build's environment
     cases: int = 8000  # of random calls, some minutes
+    parts: int = 1  # of the tests, in processes side by side
 
 
 ADDRESS_OPTIONS = (
@@ -70,8 +72,9 @@ ADDRESS = Sanitizer(
         "leak": "detected memory leaks",
         "overflow": "signed integer overflow",
     },
-    errors="ERROR: AddressSanitizer|runtime error:",
+    errors="ERROR: AddressSanitizer|runtime error:|CHECK failed|LeakSanitizer has encountered a fatal error",
     files=(),
+    parts=2,
 )
 SANITIZERS = {
     "address": ADDRESS,
@@ -110,6 +113,7 @@ SANITIZERS = {
         environment=ADDRESS.environment | {"ASAN_OPTIONS": ADDRESS_OPTIONS.replace("detect_leaks=1", "detect_leaks=0")},
         defects={defect: message for defect, message in ADDRESS.defects.items() if defect != "leak"},
         files=("test_layouts.py", "test_reductions.py", "test_cumulative.py"),
+        parts=1,
         left_out=LEFT_OUT + " and not staged",
         build={
             "CUKERN_EMULATE_KERNELS": "1",
@@ -128,8 +132,7 @@ class Runner:
         self.sanitizer = SANITIZERS[name]
         self.folder = FOLDER / name
         self.package = self.folder / "site"
-        self.log = self.folder / "report"
-        self.pid = 0  # of the last run
+        self.pids: set[str] = set()  # of the last runs
 
     def build(self) -> None:
         shutil.rmtree(self.package, ignore_errors=True)
@@ -156,28 +159,32 @@ class Runner:
         ]
         return ":".join(os.path.realpath(done.stdout.strip()) for done in run)
 
-    def run(self, *arguments: str | Path) -> int:
-        """Run Python on the sanitized package; reports go to files that start with `log`. Return the exit code."""
-        for old in self.folder.glob(self.log.name + ".*"):
+    def clear(self) -> None:
+        """Forget what earlier runs reported."""
+        for old in self.folder.glob("report*"):
             old.unlink()
+        self.pids.clear()
+
+    def run(self, *arguments: str | Path, part: int = 0) -> int:
+        """Run Python on the sanitized package; reports go to files of its part. Return the exit code."""
+        log = self.folder / f"report-{part}"
         environment = {
             **os.environ,
             "LD_PRELOAD": self.preload(),
             "PYTHONMALLOC": "malloc",
             "PYTHONPATH": str(self.package),
-            **{name: value.replace("LOG", str(self.log)) for name, value in self.sanitizer.environment.items()},
+            **{name: value.replace("LOG", str(log)) for name, value in self.sanitizer.environment.items()},
             "CUKERN_BACKEND": "host",
             "CUKERN_NUM_THREADS": "4",
             "CUKERN_TEST_SMALL": "1",
             "CUKERN_TEST_SANITIZED": "1",
             "OPENBLAS_NUM_THREADS": "1",  # its threads and locks are unknown to ThreadSanitizer
         }
-        output = self.folder / "output"
         # UndefinedBehaviorSanitizer reports to stderr.
-        with self.log.with_name(self.log.name + ".stderr").open("w") as stderr, output.open("w") as stdout:
+        with log.with_name(f"{log.name}.stderr").open("w") as stderr, self.output(part).open("w") as stdout:
             command = [sys.executable, *arguments]
             process = subprocess.Popen(command, env=environment, cwd=self.folder, stdout=stdout, stderr=stderr)
-            self.pid = process.pid
+            self.pids.add(str(process.pid))
             try:
                 return process.wait(LIMIT_S)
             except subprocess.TimeoutExpired:
@@ -187,10 +194,13 @@ class Runner:
                 process.kill()
                 process.wait()
 
-    def logs(self) -> dict[str, str]:
-        """Return the texts of the reports by what tells them apart: the process's number, or stderr."""
-        paths = sorted(self.folder.glob(self.log.name + ".*"))
-        return {path.suffix[1:]: path.read_text(errors="replace") for path in paths}
+    def output(self, part: int) -> Path:
+        return self.folder / f"output-{part}"
+
+    def logs(self) -> list[tuple[str, str]]:
+        """Return the reports' texts, each with what tells its process: the number, or stderr."""
+        paths = sorted(self.folder.glob("report-*"))
+        return [(path.suffix[1:], path.read_text(errors="replace")) for path in paths]
 
     def reports(self) -> list[str]:
         """Return the reports of a run: all errors, and the leaks that concern the extension.
@@ -200,29 +210,30 @@ class Runner:
         """
         found = []
         ours = ["_cukern", f"{ROOT / 'ext'}/", f"{ROOT / 'cuda'}/"]
-        for process, text in self.logs().items():
+        for process, text in self.logs():
             # ThreadSanitizer's reports have blank lines in them and lie between lines of equals signs.
             for block in re.split(r"^={18}$", text, flags=re.M) if self.name == "thread" else text.split("\n\n"):
                 is_error = re.search(self.sanitizer.errors, block) is not None
-                is_leak = "leak of" in block and any(place in block for place in ours) and process == str(self.pid)
+                is_leak = "leak of" in block and any(place in block for place in ours) and process in self.pids
                 if is_error or is_leak:
                     found.append(block.strip("\n"))
         return found
 
-    def show(self, problems: list[str], code: int) -> None:
+    def show(self, problems: list[str], failed: bool) -> None:
         """Print the problems; where a run failed without any, print what it and the sanitizer wrote, too."""
         print(*problems, sep="\n\n", file=sys.stderr)
-        if code == 0 or problems:
+        if problems or not failed:
             return
-        for process, text in self.logs().items():
-            if process in ("stderr", str(self.pid)):
+        for process, text in self.logs():
+            if process in {"stderr", *self.pids}:
                 print(f"{self.name}: {process}:", text[-LAST_WORDS:], sep="\n", file=sys.stderr)
 
     def find_planted(self) -> bool:
         """Whether each planted defect is found."""
         for defect, message in self.sanitizer.defects.items():
+            self.clear()
             self.run("-c", f"from cukern import _cukern; _cukern._plant_defect({defect!r})")
-            if not any(message in text for text in self.logs().values()) or not self.reports():
+            if not any(message in text for _, text in self.logs()) or not self.reports():
                 print(f"{self.name}: the planted {defect} was not found", file=sys.stderr)
                 return False
             print(f"{self.name}: planted {defect}: found", flush=True)
@@ -231,20 +242,30 @@ class Runner:
     def test(self, arguments: list[str]) -> bool:
         """Run the tests; whether they passed and no problem was reported."""
         begin = time.monotonic()
-        files = [str(ROOT / "tests" / name) for name in self.sanitizer.files] or [str(ROOT / "tests")]
+        files = self.sanitizer.files or sorted(path.name for path in (ROOT / "tests").glob("test_*.py"))
         options = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not build", "-k", self.sanitizer.left_out]
-        code = self.run(*options, *arguments, *files)
+
+        def run_part(part: int) -> int:
+            own = [ROOT / "tests" / name for name in files[part :: self.sanitizer.parts]]
+            return self.run(*options, *arguments, *own, part=part)
+
+        self.clear()
+        parts = range(self.sanitizer.parts)
+        with ThreadPoolExecutor(len(parts)) as pool:
+            codes = list(pool.map(run_part, parts))
         problems = self.reports()
-        output = (self.folder / "output").read_text(errors="replace")
-        shown = [line for line in output.splitlines() if not line.startswith("SKIPPED ")]
-        print(*(shown if code else shown[-1:]), sep="\n")
-        self.show(problems, code)
+        for part, code in zip(parts, codes, strict=True):
+            output = self.output(part).read_text(errors="replace")
+            shown = [line for line in output.splitlines() if not line.startswith("SKIPPED ")]
+            print(*(shown if code else shown[-1:]), sep="\n")
+        passed = 0 in codes and not set(codes) - {0, NO_TESTS}
+        self.show(problems, not passed)
         print(
-            f"{self.name}: pytest ended with {code} in {time.monotonic() - begin:.0f} s; "
+            f"{self.name}: pytest ended with {', '.join(map(str, codes))} in {time.monotonic() - begin:.0f} s; "
             f"the sanitizer reported {len(problems)} problems",
             flush=True,
         )
-        return not problems and code == 0
+        return not problems and passed
 
     def soak(self, seconds: float | None) -> bool:
         """Run random calls; whether they passed and no problem was reported."""
@@ -253,10 +274,11 @@ class Runner:
         options += (
             ["--seed", "sources", "--to", str(self.sanitizer.cases)] if seconds is None else ["--seconds", str(seconds)]
         )
+        self.clear()
         code = self.run(ROOT / "scripts/soak.py", *options)
         problems = self.reports()
-        print((self.folder / "output").read_text(errors="replace")[-6000:])
-        self.show(problems, code)
+        print(self.output(0).read_text(errors="replace")[-6000:])
+        self.show(problems, code != 0)
         print(f"{self.name}: soak ended with {code}; the sanitizer reported {len(problems)} problems", flush=True)
         return not problems and code == 0
 
