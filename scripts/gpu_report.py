@@ -24,253 +24,37 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import re
-import subprocess
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks/results"
 REPORT = ROOT / "docs/gpu-report.md"
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import survey_tables  # noqa: E402
+from gpu_sanitizers import TOOLS, run_sanitizer  # noqa: E402
+from gpu_tests import (  # noqa: E402
+    RESULTS,
+    TIMED_OUT,
+    environment,
+    machine,
+    of_all_files,
+    partial_path,
+    pytest,
+    run,
+    run_files,
+    unfinished,
+)
 from source_id import source_id  # noqa: E402
 
-LIMIT = 480  # seconds a part
-TIMED_OUT = 124
-# pytest's statuses for a file of which no test is chosen, and for those whose tests have ended.
-NOTHING = 5
-ENDED = (0, 1, NOTHING)
-# What is printed for each object that a library can't free after an error of the GPU.
-AFTER_THE_END = "Error in sys.excepthook:\n\nOriginal exception was:\n"
-TOOLS = ["memcheck", "racecheck", "synccheck", "initcheck"]
 PARTS = ["suite", *TOOLS, "soak", "bench", "survey"]
 SOAK_SECONDS = 60
 SOAK_PROCESSES = 12
 SURVEY_CASES = 135  # of each of three seeds
 BENCHMARKS = ["device", "host", "transfers", "calls", "kernels", "elementwise", "reductions", "torch_operations"]
-ALONE = {
-    "test_c_abi",
-    "test_leaks",
-    "test_leaks_many",
-    "test_memory",
-    "test_memory_limits",
-    "test_package",
-    "test_report",
-    "test_workspaces",
-}
-
-# For the tools that follow every access to memory: at least one test a kernel template.
-KERNEL_TESTS = [
-    "test_elementwise.py::test_contiguous[cuda-add-float32]",
-    "test_elementwise.py::test_contiguous[cuda-divide-int64]",
-    "test_elementwise.py::test_element_types_and_special_values",
-    "test_selections.py::test_broadcasting",
-    "test_selections.py::test_where[cuda-float32]",
-    *(
-        f"test_reductions.py::test_sizes[cuda-{row}]"
-        for row in ("sum-float32", "max-int8", "argmax-float64", "any-bool")
-    ),
-    "test_reductions.py::test_axes[cuda-mean-complex64]",
-    "test_cumulative.py::test_sizes[cuda-cumulative_sum-float32]",
-    "test_cumulative.py::test_axes[cuda-cumulative_prod-complex64]",
-    "test_layouts.py::test_two_operands[cuda-transposed-float32]",
-    "test_layouts.py::test_two_operands[cuda-row-float16]",
-    "test_layouts.py::test_copies[cuda-transposed and backwards-complex128]",
-    "test_layouts.py::test_more_dimensions[cuda-int8]",
-    "test_layouts.py::test_rows_that_begin_anywhere[cuda-sqrt-float16]",
-    "test_layouts.py::test_packed_conversions[cuda-uint16]",
-    "test_reductions.py::test_many_dimensions",
-    "test_elementwise.py::test_dimensions_that_do_not_merge",
-    "test_elementwise.py::test_sixty_four_dimensions",
-    "test_elementwise.py::test_the_main_job",
-    "test_matmul.py::test_integers_are_exact_and_wrap",
-    "test_matmul.py::test_large_transposed",
-    "test_matmul.py::test_layouts[cuda-float64-matmul_tiled]",
-    "test_product_kernels.py::test_shapes[cuda-float32-NN]",
-    "test_product_kernels.py::test_vectors_amid_nan[cuda-float32-NN]",
-    "test_product_kernels.py::test_short_sums_amid_nan[cuda-float64-TN]",
-    "test_product_kernels.py::test_shapes[cuda-float32-TT]",
-    "test_product_kernels.py::test_shapes[cuda-float64-NT]",
-    "test_product_kernels.py::test_sums_that_blocks_share[cuda-float32]",
-    "test_product_kernels.py::test_sums_that_blocks_share[cuda-complex128]",
-    "test_product_kernels.py::test_results_in_columns[cuda-float64]",
-    "test_product_kernels.py::test_small_matrices_amid_nan[cuda-float32-NN]",
-    "test_product_kernels.py::test_small_matrices_amid_nan[cuda-float64-TN]",
-    "test_elementwise_kernel.py::TestResults::test_layouts[gpu]",
-    "test_elementwise_kernel.py::TestResults::test_rows_columns_and_windows[gpu]",
-    "test_reduction_kernel.py::TestResults::test_layouts[gpu]",
-    "test_reduction_kernel.py::TestResults::test_indices_and_no_identity[gpu]",
-    "test_fuse.py::TestArguments::test_results[gpu]",
-    "test_raw_kernel.py::TestLaunches::test_three_ways",
-    "test_graphs.py::TestCalls::test_kernels_of_ones_own[cuda]",
-    "test_graphs.py::TestCalls::test_branches_share_no_memory[cuda]",
-]
-FINDING = r"^========= (?:Invalid|Program hit|Error: |Warning: |Uninitialized|Race|Barrier|Potential).*"
-KERNEL_TEMPLATES = [
-    *(
-        "contiguous_kernel",
-        "strided_kernel",
-        "matmul_tiled_kernel",
-        "matmul_sliced_kernel",
-        "matmul_direct_kernel",
-        "matmul_short_kernel",
-        "matmul_vector_kernel",
-        "matmul_elements_kernel",
-        "join_tiles_kernel",
-        "rows_kernel",
-        "short_rows_kernel",
-    ),
-    *("columns_kernel", "combine_kernel", "broadcast_kernel", "transpose_kernel"),
-    *("interleaved_kernel", "where_kernel", "convert_kernel"),
-    *("scan_lines_kernel", "scan_columns_kernel"),
-]
-
-
-def environment(**extra: str) -> dict[str, str]:
-    """Return the environment of a part."""
-    return {**os.environ, "CUKERN_REQUIRE_GPU": "1", "PYTHONUNBUFFERED": "1", **extra}
-
-
-def pytest(*arguments: str) -> list[str]:
-    """Return a command that runs the tests."""
-    return [sys.executable, "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", *arguments]
-
-
-def run(command: list[str], env: dict[str, str], limit: float = LIMIT) -> tuple[int, str]:
-    """Run a command; return its exit status and what it printed, which is shown too."""
-    print("$", " ".join(command), flush=True)
-    try:
-        done = subprocess.run(
-            command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit,
-            check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        output = error.stdout or b""
-        text = output.decode(errors="replace") if isinstance(output, bytes) else output
-        print(text[-3000:], flush=True)
-        return TIMED_OUT, text
-    print(done.stdout.replace(AFTER_THE_END, "")[-3000:], flush=True)
-    return done.returncode, done.stdout
-
-
-def counts(text: str) -> dict[str, int]:
-    """Return the numbers of pytest's last lines, added up over its runs."""
-    found = dict.fromkeys(("passed", "failed", "skipped", "error", "deselected"), 0)
-    for line in text.splitlines():
-        if re.search(r"\d+ (passed|failed|errors?|skipped|deselected)\b.* in [\d.]+s", line):
-            for number, kind in re.findall(r"(\d+) (passed|failed|error|skipped|deselected)", line):
-                found[kind] += int(number)
-    return found
-
-
-def failures(text: str) -> list[str]:
-    """Return the names of the tests that failed."""
-    return re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", text, re.MULTILINE)
-
-
-def machine() -> dict[str, Any]:
-    """Return what a part ran on."""
-    from cukern import _cukern
-
-    information = _cukern._information()
-    versions = {"python": platform.python_version(), "cukern": _cukern.__version__}
-    for name in ("numpy", "torch", "cupy", "numba", "jax", "ml_dtypes"):
-        try:
-            versions[name] = __import__(name).__version__
-        except ImportError:
-            versions[name] = "not installed"
-    return {
-        "gpu": ", ".join(device["name"] for device in information["devices"]),
-        "driver": nvidia_driver(),
-        "cuda_driver_api": information["driver"],
-        "cuda_runtime": information["runtime"],
-        "cublas": information["cublas"]["version"],
-        "backend": information["backend"],
-        **versions,
-    }
-
-
-def nvidia_driver() -> str:
-    """Return the driver's version."""
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    except (OSError, subprocess.CalledProcessError, IndexError):
-        return "unknown"
-
-
-def shards() -> tuple[list[str], list[str]]:
-    """Return the files of tests that run side by side, and those that look at all of the GPU's memory."""
-    files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("test_*.py"))
-    alone = [file for file in files if Path(file).stem in ALONE]
-    return [file for file in files if file not in alone], alone
-
-
-def partial_result(part: str) -> Path:
-    """Return where the results of files are kept while their part is not done."""
-    return RESULTS / f"{part}.partial.json"
-
-
-def run_files(part: str, command: Callable[[str], dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Run a command for each file of tests: first new ones, then those that took longest last time.
-
-    Return what the command returned for each file, and its seconds. Each file's result is stored as the file ends, so
-    that a part that was cut off runs only the files that are left.
-    """
-    path = RESULTS / f"{part}.json"
-    last = json.loads(path.read_text())["result"].get("seconds", {}) if path.is_file() else {}
-    sources, partial = source_id(), partial_result(part)
-    stored = json.loads(partial.read_text()) if partial.is_file() else {}
-    results: dict[str, dict[str, Any]] = stored["results"] if stored.get("sources") == sources else {}
-    lock = threading.Lock()
-
-    def run_one(file: str) -> None:
-        if file in results:
-            return
-        begin = time.monotonic()
-        result = command(file)
-        result["seconds"] = round(time.monotonic() - begin, 1)
-        with lock:
-            results[file] = result
-            ended = {name: each for name, each in results.items() if each["status"] in ENDED}
-            unfinished = partial.with_suffix(".tmp")
-            unfinished.write_text(json.dumps({"sources": sources, "results": ended}))
-            unfinished.replace(partial)
-
-    together, alone = shards()
-    with ThreadPoolExecutor(max_workers=min(12, os.cpu_count() or 1)) as pool:
-        list(pool.map(run_one, sorted(together, key=lambda file: -last.get(file, LIMIT))))
-    for file in alone:
-        run_one(file)
-    return results
-
-
-def worst_status(results: dict[str, dict[str, Any]]) -> int:
-    """Return the worst exit status of the files of tests."""
-    # A process that a signal has ended has a status below zero.
-    found = [abs(each["status"]) for each in results.values() if each["status"] != NOTHING]
-    return TIMED_OUT if TIMED_OUT in found else max(found, default=0)
-
-
-def of_all_files(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the worst status, the numbers of tests, what failed, and how many seconds each file took."""
-    text = "\n".join(each["text"] for each in results.values())
-    return {
-        "status": worst_status(results),
-        "counts": counts(text),
-        "failures": failures(text),
-        "skips": re.findall(r"^SKIPPED (\[\d+\] .*)$", text, re.MULTILINE),
-        "seconds": {file: each["seconds"] for file, each in results.items()},
-    }
 
 
 def run_suite() -> dict[str, Any]:
@@ -280,82 +64,6 @@ def run_suite() -> dict[str, Any]:
         return {"status": status, "text": text}
 
     return of_all_files(run_files("suite", test))
-
-
-QUESTION = (
-    r"on CUDA API call to cuGetProcAddress|CUDA_ERROR_INVALID_VALUE .* to cuKernelGetParamInfo"
-    r"|CUDA_ERROR_NOT_FOUND .* to cuLibraryGet(?:Kernel|Global|Managed)\b"
-)
-
-
-def findings(log: str) -> tuple[list[str], list[str]]:
-    """Return the findings of a sanitizer's log: those that count, and those that are other libraries' way.
-
-    Whose memory and whose call it was is not known, so that all count but questions that the driver answers by an
-    error: which functions it has, how many parameters a kernel has, and whether an image has a kernel or a variable of
-    a name.
-    """
-    ours, others = [], []
-    for block in re.split(r"\n=========\s*\n", log):
-        found = re.search(FINDING, block, re.MULTILINE)
-        if found is None:
-            continue
-        text = found[0].removeprefix("========= ")
-        where = re.search(r"    (at .*)", block)
-        if where is not None:
-            text += f", {where[1][:160]}"
-        (others if re.search(QUESTION, text) else ours).append(text)
-    return ours, others
-
-
-def sanitize(tool: str, command: list[str]) -> dict[str, Any]:
-    """Run a command under a tool of compute-sanitizer; return what it reported."""
-    env = environment(CUKERN_POOL="0", CUKERN_TEST_SMALL="1", CUKERN_TEST_SANITIZED="1")
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder, "log")
-        # A backtrace of the host keeps the frames of Python that it names, and with them what tests expect to go.
-        options = f"--tool {tool} --show-backtrace device --print-limit 1000 --error-exitcode 0".split()
-        options += ["--log-file", f"{log}.%p"]
-        status, text = run(["compute-sanitizer", *options, *command], env)
-        content = "\n".join(path.read_text(errors="replace") for path in sorted(Path(folder).glob("log.*")))
-    ours, others = findings(content)
-    summaries = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)", content)
-    return {
-        "status": status,
-        "text": text,
-        "findings": ours,
-        "findings_elsewhere": others,
-        "reported_errors": sum(map(int, summaries)),
-        "summaries": len(summaries),
-    }
-
-
-def run_sanitizer(tool: str) -> dict[str, Any]:
-    planted = sanitize(tool, [sys.executable, "scripts/planted_defects.py", tool])
-    whole = tool == "memcheck"
-    left_out = "not provokes_cuda_error and not build"
-    if whole:
-        files = run_files(tool, lambda file: sanitize(tool, pytest(file, "-m", f"gpu and {left_out}")))
-        result = of_all_files(files)
-        del result["skips"]  # most tests are left out at small sizes
-        for key in ("findings", "findings_elsewhere", "reported_errors", "summaries"):
-            parts = [each[key] for each in files.values()]
-            result[key] = sum(parts) if isinstance(parts[0], int) else [line for part in parts for line in part]
-    else:
-        result = sanitize(tool, pytest(*[f"tests/{test}" for test in KERNEL_TESTS], "-k", "cuda or gpu"))
-        text = result.pop("text")
-        result |= {"counts": counts(text), "failures": failures(text)}
-    result["planted_defect_found"] = bool(planted["findings"] or planted["findings_elsewhere"])
-    if whole:
-        _, names = run(pytest("tests", "-m", "provokes_cuda_error", "--collect-only"), environment())
-        result["run_without"] = re.findall(r"^(tests/\S+::\S+)", names, re.MULTILINE)
-        status, text = run(pytest("tests", "-m", "provokes_cuda_error"), environment())
-        result["counts_without"] = counts(text)
-        result["status"] = result["status"] or status
-    else:
-        result["tests"] = KERNEL_TESTS
-        result["kernel_templates"] = KERNEL_TEMPLATES
-    return result
 
 
 def run_soak() -> dict[str, Any]:
@@ -521,7 +229,7 @@ def main() -> int:
         if stored(part, sources) is not None:
             print(f"{part}: done on these sources")
             continue
-        begin = time.monotonic()
+        begin = time.monotonic() - unfinished(part).get("seconds", 0)
         result = run_part(part)
         content = {
             "part": part,
@@ -533,7 +241,7 @@ def main() -> int:
         good = passed(part, content)
         if result["status"] != TIMED_OUT:  # what ran out of time is not done
             (RESULTS / f"{part}.json").write_text(json.dumps(content, indent=1) + "\n")
-            partial_result(part).unlink(missing_ok=True)
+            partial_path(part).unlink(missing_ok=True)
         print(f"{part}: {'passed' if good else 'FAILED'} in {content['seconds']} s", flush=True)
         outcome |= not good
     write_report()

@@ -50,20 +50,34 @@ def report(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     return module
 
 
-def test_every_kernel_is_checked_for_races(report: ModuleType) -> None:
+@pytest.fixture
+def files(report: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """gpu_tests.py, on a machine of its own."""
+    module = sys.modules["gpu_tests"]
+    monkeypatch.setattr(module, "RESULTS", tmp_path)
+    monkeypatch.setattr(module, "machine", lambda: {"gpu": "one"})
+    return module
+
+
+@pytest.fixture
+def sanitizers(report: ModuleType) -> ModuleType:
+    return sys.modules["gpu_sanitizers"]
+
+
+def test_every_kernel_is_checked_for_races(sanitizers: ModuleType) -> None:
     """The report's list is what there is: a new kernel needs a test there."""
     define = r"__global__ void (?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s*)?(\w+)\("
     sources = [path for path in (ROOT / "cuda").rglob("*.cu*") if path.name != "probe.cu"]
     kernels = {name for path in sources for name in re.findall(define, path.read_text())}
-    assert kernels == set(report.KERNEL_TEMPLATES)
-    for test in report.KERNEL_TESTS:
+    assert kernels == set(sanitizers.KERNEL_TEMPLATES)
+    for test in sanitizers.KERNEL_TESTS:
         file, name = test.split("[")[0].split("::", 1)
         text = (ROOT / "tests" / file).read_text()
         assert all(re.search(rf"^ *(?:class|def) {part}\b", text, re.MULTILINE) for part in name.split("::")), test
 
 
-def test_findings_are_told_apart(report: ModuleType) -> None:
-    ours, others = report.findings(MEMCHECK)
+def test_findings_are_told_apart(sanitizers: ModuleType) -> None:
+    ours, others = sanitizers.findings(MEMCHECK)
     assert [text.split(",")[0].split(" (")[0] for text in ours] == [
         "Invalid __global__ write of size 4 bytes",
         "Invalid __global__ read of size 4 bytes",
@@ -76,15 +90,15 @@ def test_findings_are_told_apart(report: ModuleType) -> None:
         "cuKernelGetParamInfo",
         "cuLibraryGetGlobal",
     ]
-    assert len(report.findings(RACECHECK)[0]) == 1
-    assert report.findings("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n") == ([], [])
+    assert len(sanitizers.findings(RACECHECK)[0]) == 1
+    assert sanitizers.findings("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n") == ([], [])
 
 
-def test_counts(report: ModuleType) -> None:
+def test_counts(files: ModuleType) -> None:
     text = "FAILED tests/a.py::b[c d] - assert\nERROR tests/e.py\n"
     text += "2 failed, 7 passed, 1 skipped, 3 deselected, 1 error in 2s\n"
-    assert report.counts(text) == {"passed": 7, "failed": 2, "skipped": 1, "error": 1, "deselected": 3}
-    assert report.failures(text) == ["tests/a.py::b[c d]", "tests/e.py"]
+    assert files.counts(text) == {"passed": 7, "failed": 2, "skipped": 1, "error": 1, "deselected": 3}
+    assert files.failures(text) == ["tests/a.py::b[c d]", "tests/e.py"]
 
 
 def test_verdicts(report: ModuleType) -> None:
@@ -118,7 +132,7 @@ def test_parts_of_other_sources_never_mix(report: ModuleType, tmp_path: Path) ->
 
 
 def test_new_files_and_the_longest_of_last_time_run_first(
-    report: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    files: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     began: list[str] = []
 
@@ -126,21 +140,21 @@ def test_new_files_and_the_longest_of_last_time_run_first(
         began.append(file)
         return {"status": {"tests/test_matmul.py": -11, "tests/test_docs.py": 5}.get(file, 0), "text": "2 passed in 1s"}
 
-    monkeypatch.setattr(report.os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(files.os, "cpu_count", lambda: 1)
     last = {f"tests/{path.name}": 1.0 for path in (ROOT / "tests").glob("test_*.py")}
     last |= {"tests/test_matmul.py": 2.0, "tests/test_table.py": 40.5}
     del last["tests/test_docs.py"]
     (tmp_path / "suite.json").write_text(json.dumps({"sources": "older", "result": {"seconds": last}}))
-    result = report.of_all_files(report.run_files("suite", run))
+    result = files.of_all_files(files.run_files("suite", run))
     assert began[:3] == ["tests/test_docs.py", "tests/test_table.py", "tests/test_matmul.py"]
-    assert "tests/test_memory.py" in began[-len(report.ALONE) :]  # beside nothing else
+    assert "tests/test_memory.py" in began[-len(files.ALONE) :]  # beside nothing else
     assert result["status"] == 11  # a signal ended it
     assert set(result["seconds"]) == set(began) == {f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py")}
     assert result["counts"]["passed"] == 2 * len(began)
 
 
 def test_a_part_that_was_cut_off_runs_the_files_that_are_left(
-    report: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    files: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     began: list[str] = []
     timed_out, interrupted, others = "tests/test_matmul.py", "tests/test_memory.py", ["tests/test_out.py"]
@@ -150,27 +164,31 @@ def test_a_part_that_was_cut_off_runs_the_files_that_are_left(
     def cut_off(file: str) -> dict[str, object]:
         if file == interrupted:
             raise KeyboardInterrupt
-        return {"status": {timed_out: report.TIMED_OUT, killed: -2}.get(file, 0), "text": "1 passed in 1s"}
+        return {"status": {timed_out: files.TIMED_OUT, killed: -2}.get(file, 0), "text": "1 passed in 1s"}
 
     def run(file: str) -> dict[str, object]:
         began.append(file)
         return {"status": 0, "text": "1 passed in 1s"}
 
-    monkeypatch.setattr(report, "shards", lambda: ([timed_out, killed, *others], [interrupted]))
+    monkeypatch.setattr(files, "shards", lambda: ([timed_out, killed, *others], [interrupted]))
     with pytest.raises(KeyboardInterrupt):
-        report.run_files("suite", cut_off)
-    results = report.run_files("suite", run)
+        files.run_files("suite", cut_off)
+    results = files.run_files("suite", run)
     assert sorted(began) == wanted
-    assert report.of_all_files(results)["counts"]["passed"] == 4
-    report.partial_result("suite").unlink()
+    assert files.of_all_files(results)["counts"]["passed"] == 4
+    files.partial_path("suite").unlink()
     assert not list(tmp_path.iterdir())
-    with pytest.raises(KeyboardInterrupt):
-        report.run_files("suite", cut_off)
-    monkeypatch.setattr(report, "source_id", lambda: "other")
-    began.clear()
-    report.run_files("suite", run)
-    assert sorted(began) == sorted([*wanted, *others])
-    assert report.worst_status({"a": {"status": 124}, "b": {"status": 139}}) == report.TIMED_OUT
+    for other, found in (("source_id", "others"), ("machine", {"gpu": "another"})):
+        with pytest.raises(KeyboardInterrupt):
+            files.run_files("suite", cut_off)
+        assert files.unfinished("suite")["seconds"] >= 0
+        began.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(files, other, lambda found=found: found)
+            assert files.unfinished("suite") == {}
+            files.run_files("suite", run)
+        assert sorted(began) == sorted([*wanted, *others])
+    assert files.worst_status({"a": {"status": 124}, "b": {"status": 139}}) == files.TIMED_OUT
 
 
 def test_the_survey_is_told(report: ModuleType) -> None:
