@@ -8,8 +8,8 @@ of NumPy's speed is measured again by 21. It needs no GPU.
 Writes results/host_rows.json, and prints geometric means and the slowest.
 
 --survey: for 1 to 10^7 elements, with ``out=`` and fresh, on all threads: whether a call takes at most 1.1 of NumPy's
-time, and below 1000 elements at most 0.3 us more. What does not is measured again, and then may take 1.25. Writes
-results/host_survey.json.
+time, and below 1000 elements at most 0.3 us more. The first look at long calls takes fewer rounds. What does not is
+measured again by seven, and then may take 1.25. Writes results/host_survey.json.
 
 --large: operands of 64 MB on all threads, of some of the rows, drawn by the sources' hash; what stops early (``any``,
 ``all``, extremes of bool) is left out. Writes results/host_large.json.
@@ -165,13 +165,15 @@ def is_fast(count: int, ours: float, numpys: float, factor: float = 1.1) -> bool
     return ours <= numpys * factor or (count < 1000 and ours <= numpys + 0.3e-6)
 
 
-def times_of(own: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[float, float]:
-    """Return the median times of a call of ours and of NumPy's, by alternated rounds."""
+def times_of(own: Callable[[], Any], theirs: Callable[[], Any], rounds: int = 0) -> tuple[float, float]:
+    """Return the median times of a call of ours and of NumPy's, by alternated rounds: so many, or for a first look
+    three of calls that take 2 ms, and one of such that take 20.
+    """
     once = seconds_of(theirs, 1)
     if once < 1e-3:
         once = max(seconds_of(theirs, 2), 1e-7)
     repeat = max(1, int(SECONDS / once))
-    rounds = ROUNDS if once < 2e-3 else 3 if once < 0.02 else 1
+    rounds = rounds or (ROUNDS if once < 2e-3 else 3 if once < 0.02 else 1)
     pairs = [(seconds_of(own, repeat), seconds_of(theirs, repeat)) for _ in range(rounds)]
     return statistics.median(ours for ours, _ in pairs), statistics.median(numpys for _, numpys in pairs)
 
@@ -188,7 +190,7 @@ def survey(counts: list[int]) -> None:
             for name, dtype, own, theirs in itertools.chain(cases(count, fresh=True), copies(count)):
                 ours, numpys = times_of(own, theirs)
                 holds = is_fast(count, ours, numpys)
-                again = None if holds else times_of(own, theirs)
+                again = None if holds else times_of(own, theirs, ROUNDS)
                 results.append(
                     {
                         "count": count,
@@ -231,7 +233,7 @@ def large() -> None:
                 own_name = name.split(",")[0]
                 stops_early = own_name in ("any", "all") or (dtype == "bool" and own_name in STOPPING)
                 if not stops_early:
-                    ours, numpys = times_of(own, theirs)
+                    ours, numpys = times_of(own, theirs, ROUNDS)
                     results.append({"name": name, "type": dtype, "ours": ours, "numpy": numpys})
     ratios = sorted(((each["numpy"] / each["ours"], each) for each in results), key=lambda pair: pair[0])
     mean = mean_of([ratio for ratio, _ in ratios])
