@@ -75,7 +75,7 @@ def loop(statement: str, **names: Any) -> Callable[[int], None]:
 
 
 def seconds_per_call(run: Callable[[int], None], repeat: int) -> float:
-    """Time a loop on the host, warm, in bursts that the stream's queue holds."""
+    """Time a loop on the host, warm, in bursts that the stream's queue holds, if a call launches one kernel."""
     bursts = max(1, repeat // BURST)
     run(BURST)
     torch.cuda.synchronize()

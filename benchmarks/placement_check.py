@@ -3,8 +3,8 @@
     python benchmarks/placement_check.py     on a machine with a GPU: writes results/placement.json
 
 Each number of threads is a process of its own. Times are medians of seven alternated rounds. What takes more than
-`NEAR` times as long as the better side is measured again by three times as many, and both figures are kept: most of it
-is the very call of the side that was chosen, beside other work on the machine.
+`NEAR` times as long as the better side is measured again by three times as many, and the first ratio is kept beside
+that: most of it is the very call of the side that was chosen, beside other work on the machine.
 """
 
 from __future__ import annotations

@@ -80,11 +80,21 @@ def failures(text: str) -> list[str]:
     return re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", text, re.MULTILINE)
 
 
+def gpus() -> list[str]:
+    """Return the names and drivers of the GPUs, without a context on them."""
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return []
+
+
 def machine() -> dict[str, Any]:
     """Return what a part ran on."""
     from cukern import _cukern
 
     information = _cukern._information()
+    found = gpus()
     versions = {"python": platform.python_version(), "cukern": _cukern.__version__}
     for name in ("numpy", "torch", "cupy", "numba", "jax", "ml_dtypes"):
         try:
@@ -93,22 +103,13 @@ def machine() -> dict[str, Any]:
             versions[name] = "not installed"
     return {
         "gpu": ", ".join(device["name"] for device in information["devices"]),
-        "driver": nvidia_driver(),
+        "driver": found[0].split(", ")[-1] if found else "unknown",
         "cuda_driver_api": information["driver"],
         "cuda_runtime": information["runtime"],
         "cublas": information["cublas"]["version"],
         "backend": information["backend"],
         **versions,
     }
-
-
-def nvidia_driver() -> str:
-    """Return the driver's version."""
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    except (OSError, subprocess.CalledProcessError, IndexError):
-        return "unknown"
 
 
 def shards() -> tuple[list[str], list[str]]:
@@ -127,7 +128,7 @@ def unfinished(part: str) -> dict[str, Any]:
     """Return what is kept of a part that was cut off on this machine and these sources, or nothing."""
     path = partial_path(part)
     content: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
-    same = content and content["sources"] == source_id() and content["machine"] == machine()
+    same = content and content["sources"] == source_id() and content["gpus"] == gpus()
     return content if same else {}
 
 
@@ -142,7 +143,7 @@ def run_files(part: str, command: Callable[[str], dict[str, Any]]) -> dict[str, 
     kept = unfinished(part)
     results: dict[str, dict[str, Any]] = kept.get("results", {})
     begun = time.monotonic() - kept.get("seconds", 0)
-    of_all = {"sources": source_id(), "machine": machine()}
+    of_all = {"sources": source_id(), "gpus": gpus()}
     lock = threading.Lock()
 
     def run_one(file: str) -> None:

@@ -299,7 +299,7 @@ def main() -> int:
         runner.build()
         if not runner.find_planted():
             return 1
-    with ThreadPoolExecutor(len(runners)) as pool:  # each has one core to itself
+    with ThreadPoolExecutor(len(runners)) as pool:
         passed = list(pool.map(lambda runner: runner.test(others), runners))
         if options.soak != 0:
             passed += pool.map(lambda runner: runner.soak(options.soak), runners)

@@ -69,13 +69,16 @@ def use(backend: str) -> None:
 
 
 def takes_few() -> bool:
-    """Whether a test takes fewer and smaller cases: under sanitizers, and on host-staged, which has host's loops."""
+    """Whether a test takes fewer and smaller cases: under sanitizers, and on host-staged, which has host's loops.
+
+    How operands of many chunks travel is the subject of test_transfer_engine.py.
+    """
     return SMALL or USED == ["host-staged"]
 
 
 def on_processor() -> bool:
-    """Whether what a test looks at is a kernel that the processor, which has fewer, stands in for."""
-    return SMALL or USED != ["cuda"]
+    """Whether calls run on the processor, which stands in for kernels that only a GPU has."""
+    return USED != ["cuda"]
 
 
 @pytest.fixture(params=BACKENDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import on_processor
+from conftest import SMALL, on_processor
 from oracles import BFLOAT16, wider
 
 import cukern
@@ -38,7 +38,7 @@ def test_errors_are_those_of_the_best_library(name: str, kind: str, backend: str
     dtype = BFLOAT16 if name == "bfloat16" else np.dtype(name)
     if name == "float16" and kind == "scaled":
         kind = "normal"  # twelve powers of ten are more than it has
-    for k in DEPTHS[: 2 if on_processor() else 3]:
+    for k in DEPTHS[: 2 if SMALL or on_processor() else 3]:
         a, b = values(rng, kind, (40, k), dtype), values(rng, kind, (k, 50), dtype)
         if (name, kind, k) not in PRODUCTS:
             PRODUCTS[name, kind, k] = a.astype(wider(dtype)) @ b.astype(wider(dtype))
@@ -75,7 +75,7 @@ def exact_entries(a: np.ndarray, b: np.ndarray, rows: np.ndarray, columns: np.nd
 @pytest.mark.parametrize("name", ["float32", "float64", "complex64"])
 def test_errors_of_long_sums(name: str, kind: str, backend: str, rng: np.random.Generator) -> None:
     dtype = np.dtype(name)
-    for m, k, n in SMALL_SHAPES if on_processor() else SHAPES + LARGE:
+    for m, k, n in SMALL_SHAPES if SMALL or on_processor() else SHAPES + LARGE:
         a, b = values(rng, kind, (m, k), dtype), values(rng, kind, (k, n), dtype)
         entries = rng.integers(0, m, 1000), rng.integers(0, n, 1000)
         wanted = exact_entries(a, b, *entries)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import on_processor
+from conftest import SMALL, on_processor
 from oracles import product_bound
 
 import cukern
@@ -70,7 +70,7 @@ def placed_inside(rng: np.random.Generator, x: np.ndarray, letter: str) -> cuker
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_shapes(dtype: str, form: str, rng: np.random.Generator) -> None:
-    for m, n, k in [*CUT, *ODD][:: 5 if on_processor() and dtype != "float32" else 1]:
+    for m, n, k in [*CUT, *ODD][:: 5 if (SMALL or on_processor()) and dtype != "float32" else 1]:
         a, b = values(rng, (m, k), dtype), values(rng, (k, n), dtype)
         out = np.full((m, n), 77, dtype)
         assert cukern.matmul_tiled(as_form(a, form[0]), as_form(b, form[1]), out=out) is out
@@ -81,7 +81,7 @@ def test_shapes(dtype: str, form: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_small_matrices_amid_nan(dtype: str, form: str, rng: np.random.Generator) -> None:
     sides = [1, 7, 8, 15, 16, 17, 31, 40, 65, 100, 128, 190, 255]
-    for _ in range(40 if on_processor() else 120):
+    for _ in range(40 if SMALL or on_processor() else 120):
         m, n, k = (int(side) for side in rng.choice(sides, 3))
         count = int(rng.integers(1, 4))
         a, b = values(rng, (count, m, k), dtype), values(rng, (count, k, n), dtype)
@@ -105,7 +105,7 @@ def test_small_matrices_amid_nan(dtype: str, form: str, rng: np.random.Generator
 def test_vectors_amid_nan(dtype: str, form: str, rng: np.random.Generator) -> None:
     """Rows and columns of all lengths, whose threads lie in other ways, steps apart, in batches."""
     lengths = [1, 2, 3, 5, 31, 33, 130, 700, 2050, 5003]
-    for _ in range(4 if on_processor() else 60):
+    for _ in range(4 if on_processor() else 8 if SMALL else 60):
         long, k = (int(side) for side in rng.choice(lengths, 2))
         long = long if long * k < 2e6 else 100
         m, n = ((1, long), (long, 1))[rng.integers(0, 2)]
@@ -126,7 +126,7 @@ def test_vectors_amid_nan(dtype: str, form: str, rng: np.random.Generator) -> No
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_short_sums_amid_nan(dtype: str, form: str, rng: np.random.Generator) -> None:
     sides = [70, 129, 400, 701, 1203]
-    for _ in range(4 if on_processor() else 25):
+    for _ in range(4 if SMALL or on_processor() else 25):
         (m, n), k = (int(side) for side in rng.choice(sides, 2)), int(rng.choice([1, 2, 7, 15, 16, 17, 33, 50]))
         count = int(rng.integers(1, 3))
         a, b = values(rng, (count, m, k), dtype), values(rng, (count, k, n), dtype)
@@ -140,7 +140,9 @@ def test_short_sums_amid_nan(dtype: str, form: str, rng: np.random.Generator) ->
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_sums_that_blocks_share(dtype: str, rng: np.random.Generator) -> None:
-    for m, n, k in [(64, 64, 4000), (300, 500, 2100), (3, 2, 9001), (129, 257, 1531)][: 1 if on_processor() else 4]:
+    for m, n, k in [(64, 64, 4000), (300, 500, 2100), (3, 2, 9001), (129, 257, 1531)][
+        :: 4 if on_processor() else 3 if SMALL else 1
+    ]:
         a, b = values(rng, (m, k), dtype), values(rng, (k, n), dtype)
         np.testing.assert_array_equal(cukern.matmul_tiled(a, b), wanted_product(a, b), err_msg=f"{m} x {n} x {k}")
         got = cukern.matmul_tiled(as_form(a, "T"), as_form(b, "T"))
@@ -192,7 +194,7 @@ def test_the_choice_gives_the_same_numbers(dtype: str, rng: np.random.Generator)
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_same_bits_each_time(dtype: str, rng: np.random.Generator) -> None:
-    k = 1000 if on_processor() else 3000
+    k = 1000 if SMALL or on_processor() else 3000
     a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((300, k), (k, 300)))
     first = cukern.matmul_tiled(a, b)
     for _ in range(3):

@@ -55,7 +55,7 @@ def files(report: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     """gpu_tests.py, on a machine of its own."""
     module = sys.modules["gpu_tests"]
     monkeypatch.setattr(module, "RESULTS", tmp_path)
-    monkeypatch.setattr(module, "machine", lambda: {"gpu": "one"})
+    monkeypatch.setattr(module, "gpus", lambda: ["one"])
     return module
 
 
@@ -178,7 +178,7 @@ def test_a_part_that_was_cut_off_runs_the_files_that_are_left(
     assert files.of_all_files(results)["counts"]["passed"] == 4
     files.partial_path("suite").unlink()
     assert not list(tmp_path.iterdir())
-    for other, found in (("source_id", "others"), ("machine", {"gpu": "another"})):
+    for other, found in (("source_id", "others"), ("gpus", ["another"])):
         with pytest.raises(KeyboardInterrupt):
             files.run_files("suite", cut_off)
         assert files.unfinished("suite")["seconds"] >= 0
