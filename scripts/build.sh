@@ -137,8 +137,8 @@ task_run_tests() {
         "$BIN/python" -m pytest "$@"
         return
     fi
-    # Tests that build take the longest, and run beside the others, which give way to them. Those are two halves, but
-    # for a GPU, which one process has for itself.
+    # Tests that build take the longest. The others run beside them at a lower priority: in two halves without a GPU, in
+    # one process with one, since some tests look at all of its memory.
     local logs job first=(tests) jobs=() failed=0
     logs="$(mktemp -d)"
     "$BIN/python" -m pytest -p no:cacheprovider -m build >"$logs/tests that build" 2>&1 &

@@ -143,7 +143,7 @@ def run_files(part: str, command: Callable[[str], dict[str, Any]]) -> dict[str, 
     kept = unfinished(part)
     results: dict[str, dict[str, Any]] = kept.get("results", {})
     begun = time.monotonic() - kept.get("seconds", 0)
-    of_all = {"sources": source_id(), "gpus": gpus()}
+    ran_on = {"sources": source_id(), "gpus": gpus()}
     lock = threading.Lock()
 
     def run_one(file: str) -> None:
@@ -155,7 +155,7 @@ def run_files(part: str, command: Callable[[str], dict[str, Any]]) -> dict[str, 
         with lock:
             results[file] = result
             ended = {name: each for name, each in results.items() if each["status"] in ENDED}
-            content = of_all | {"seconds": round(time.monotonic() - begun, 1), "results": ended}
+            content = ran_on | {"seconds": round(time.monotonic() - begun, 1), "results": ended}
             new = partial_path(part).with_suffix(".tmp")
             new.write_text(json.dumps(content))
             new.replace(partial_path(part))

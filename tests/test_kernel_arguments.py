@@ -337,7 +337,7 @@ def test_random_kernels_take_what_they_must() -> None:
     """Signatures and lists by the record of tests/kernel_signatures.py; the GPU's test launches them, too."""
     use("host")
     random_ = random.Random(20260)
-    count, lists = (40, 10) if SMALL or SANITIZED else (200, 20)
+    count, lists = (40, 10) if SMALL or SANITIZED else (500, 20)
     kernels = [random_kernel(random_, i) for i in range(count)]
     names = {}
     for begin in range(0, count, 100):
