@@ -11,6 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 MOST_LINES = 450
+# Its name and its body, but for one of one line, which does nothing.
+KERNEL = re.compile(r"^__global__ void.*?\b(\w+_kernel)\([^;{]*\{\n(.*?)^\}", re.DOTALL | re.MULTILINE)
 
 pytestmark = pytest.mark.build
 
@@ -78,3 +80,22 @@ def test_what_may_not_be_below_a_folder() -> None:
     for path in sources("ext"):
         assert path.suffix in (".h", ".cpp"), path
         assert "<<<" not in path.read_text(), path
+
+
+def test_every_kernel_follows_the_one_before() -> None:
+    """A kernel that did not wait would break the order of those around it (device/follow.cuh)."""
+    names, launched, count = set(), set(), 0
+    for path in sources("cuda"):
+        text = path.read_text()
+        count += len(re.findall("^ *[^/\n]*__global__", text, re.MULTILINE))
+        launched |= set(re.findall(r"launch_kernel<(\w+)", text)) - {"auto", "kernel"}
+        for kernel in KERNEL.finditer(text):
+            name, body = kernel[1], kernel[2]
+            names.add(name)
+            # Not within a branch, but for one of what the compiler knows.
+            calls = re.findall(r"^((?: {4}){1,2})follow_kernel_before\(\);", body, re.MULTILINE)
+            assert [len(call) for call in calls] == [8 if "if constexpr (kIsCompiled)" in body else 4], name
+        # Loads that the compiler may move to before the wait.
+        assert not re.search(r"__ldg|__restrict__|\bld\.global\.nc", text), path
+    assert launched == names
+    assert count == len(names) + 1, "all but probe_kernel, which does nothing"

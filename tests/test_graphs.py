@@ -276,6 +276,32 @@ class TestCalls:
         holds(out, 2 * (values() + 1))
         del others
 
+    def test_a_graph_of_kernels_that_follow_each_other_in_a_graph(self) -> None:
+        """Behind another such graph, behind memory that is set, and beside another stream."""
+        x = cukern.asarray(values(1 << 16))
+        out = cukern.zeros(1 << 16, dtype="float32")
+        with cukern.capture() as inner:
+            cukern.add(x, 1, out=x)
+            y = cukern.cumulative_sum(x)  # sets memory first
+            cukern.subtract(y, 1, out=y)
+        side = cukern.Stream()
+        with cukern.capture() as outer:
+            main = cukern.current_stream()
+            inner.launch()
+            inner.launch()
+            cukern.add(out, y, out=out)
+            side.wait_event(main.record(cukern.Event(timing=False)))
+            z = cukern.multiply(y, 2, stream=side)
+            cukern.add(out, x, out=out)
+            main.wait_event(side.record(cukern.Event(timing=False)))
+            cukern.add(out, z, out=out)
+        wanted, moved = np.zeros(1 << 16), values(1 << 16).astype("float64")
+        for _ in range(3):
+            outer.launch()
+            moved += 2
+            wanted += 3 * (np.cumsum(moved) - 1) + moved
+            holds(out, wanted)  # exact: quarters of less than 2**24
+
     def test_what_comes_after_a_kernel_that_follows_another(self) -> None:
         """Of a large sum, and of a product whose sums blocks share: graphs, other streams and torch after them."""
         torch = bring("torch")

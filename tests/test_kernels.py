@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +111,112 @@ def test_layouts_of_whole_vectors_take_kernels_of_vectors(name: str, tmp_path: P
             if not kernels or any("strided_kernel" in kernel for kernel in kernels):
                 fallen.append((dtype, layout, kernels[:1]))
     assert not fallen
+
+
+# Lets the next kernel begin, as all of cukern's do, long before it writes.
+LONG = r"""
+template <typename T> __global__ void long_kernel(T *x) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+    const long long begin = clock64();
+    while (clock64() - begin < 1000000) {}
+    x[threadIdx.x] += 1;
+}
+"""
+
+
+@dataclass
+class Work:
+    """A call that one kernel serves: `into` writes to `out` what it computes from elements of `packed`."""
+
+    into: Callable[..., Any]
+    packed: cukern.Array
+    out: cukern.Array
+
+    def __call__(self, **options: Any) -> None:
+        self.into(self.out, **options)
+
+
+def empty(*shape: int, dtype: str = "float32") -> cukern.Array:
+    return cukern.empty(shape, dtype)
+
+
+def work(function: Callable[..., Any], packed: cukern.Array, out: cukern.Array, *args: Any, **given: Any) -> Work:
+    return Work(lambda out, **options: function(*args, out=out, **given, **options), packed, out)
+
+
+def copy(packed: cukern.Array, out: cukern.Array, view: cukern.Array) -> Work:
+    return Work(lambda out, **options: cukern.copyto(out, view, **options), packed, out)
+
+
+def product(m: int, n: int, k: int, dtype: str = "float32") -> Work:
+    a = empty(m, k, dtype=dtype)
+    return work(cukern.matmul_tiled, a, empty(m, n, dtype=dtype), a, cukern.ones((k, n), dtype))
+
+
+def works() -> dict[str, Work]:
+    """Return a call for each kernel."""
+    x, wide, truths = empty(1024, 1024), empty(2048, 2048), cukern.ones((1024, 1024), "bool")
+    beside, short_rows, lines, line = empty(200_000, 3), empty(40_000, 8), empty(48, 4800), empty(1 << 20)
+    return {
+        "contiguous": work(cukern.add, x, empty(1024, 1024), x, x),
+        "convert": copy(x, empty(1024, 1024, dtype="float64"), x),
+        "broadcast": work(cukern.add, x, empty(1024, 1024), x, x[0]),
+        "interleaved": copy(beside, empty(3, 200_000), beside.T),
+        "transpose": copy(x, empty(1024, 1024), x.T),
+        "where": work(cukern.where, x, empty(1024, 1024), truths, x, x),
+        "strided": work(cukern.sqrt, wide, empty(1024, 1024), wide[::2, ::2]),
+        "rows": work(cukern.sum, x, empty(1024), x, axis=1),
+        "short_rows": work(cukern.sum, short_rows, empty(40_000), short_rows, axis=1),
+        "columns": work(cukern.sum, x, empty(1024), x, axis=0),
+        "combine": work(cukern.sum, line, empty(), line),
+        "scan_columns": work(cukern.cumulative_sum, lines, empty(48, 4800), lines, axis=0),
+        "scan_lines": work(cukern.cumulative_sum, line, empty(1 << 20), line),
+        "matmul_direct": product(64, 64, 64, "float64"),
+        "matmul_elements": product(16, 16, 16),
+        "matmul_sliced": product(256, 256, 256),
+        "matmul_tiled": product(2048, 2048, 1040),
+        "matmul_short": product(2048, 2048, 32),
+        "matmul_vector": product(2048, 1, 512),
+        "join_tiles": product(640, 640, 4096),
+    }
+
+
+def test_there_is_a_call_for_each_kernel(tmp_path: Path) -> None:
+    """Which one serves a product is chosen by estimates, which are of an H100's and an H200's multiprocessors."""
+    multiprocessors = _cukern._information()["devices"][0]["multiprocessors"]
+    missed = {}
+    for name, call in works().items():
+        kernels = kernels_of(call, tmp_path / "graph.dot")
+        is_chosen = multiprocessors == 132 or not name.startswith(("matmul", "join_tiles"))
+        if is_chosen and not any(re.search(rf"\d{name}_kernel", kernel) for kernel in kernels):
+            missed[name] = kernels
+    assert not missed
+
+
+@pytest.mark.parametrize("is_default", [False, True], ids=["stream", "default stream"])
+def test_kernels_wait_for_the_one_before(is_default: bool) -> None:
+    """Each is launched while the one before it still runs, and reads what that one writes at its end."""
+    module = cukern.RawModule(code=LONG, name_expressions=["long_kernel<float>", "long_kernel<double>"])
+    stream = None if is_default else cukern.Stream()
+    early = []
+    for name, call in works().items():
+        kind = "double" if call.packed.dtype == "float64" else "float"
+        long_kernel = module.get_function(f"long_kernel<{kind}>")
+        call.packed[...] = 1
+        call(stream=stream)
+        before = cukern.asnumpy(call.out)
+        results = []
+        for is_alone in (True, False):
+            call.packed[...] = 1
+            cukern.synchronize()
+            long_kernel(1, 256, (call.packed,), stream=stream)
+            if is_alone:
+                cukern.synchronize()
+            call(stream=stream)
+            results.append(cukern.asnumpy(call.out))
+        assert not np.array_equal(results[0], before), name
+        if not np.array_equal(results[1], results[0]):
+            early.append(name)
+    assert not early

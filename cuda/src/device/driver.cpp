@@ -86,13 +86,14 @@ cudaError_t launch_by_runtime(const void *kernel, const Grid &grid, cudaStream_t
     return error;
 }
 
-void keep_launch(void *function, void *context, unsigned blocks, unsigned threads, const void *params,
-                 std::size_t bytes, PreparedKernel *prepared) noexcept {
+void keep_launch(void *function, void *context, const Grid &grid, const void *params, std::size_t bytes,
+                 PreparedKernel *prepared) noexcept {
     if (bytes > PreparedKernel::kMostBytes) return;
     prepared->function = function;
     prepared->context = context;
-    prepared->blocks = blocks;
-    prepared->threads = threads;
+    prepared->blocks = grid.blocks;
+    prepared->threads = grid.threads;
+    prepared->follows = grid.follows;
     prepared->bytes = bytes;
     std::memcpy(prepared->params, params, bytes);
 }
@@ -109,7 +110,7 @@ void keep_launch(void *function, void *context, unsigned blocks, unsigned thread
     while (handle != nullptr && handle->context != *context) handle = handle->next;
     if (handle == nullptr) handle = find(symbol, *grid, *context);
     if (handle == nullptr) return nullptr;
-    grid->follows = grid->follows && handle->may_follow;
+    grid->follows = handle->may_follow;
     return handle->function;
 }
 

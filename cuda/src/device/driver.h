@@ -29,8 +29,8 @@ using LaunchFunction = int (*)(void *function, unsigned grid_x, unsigned grid_y,
                                void **params, void **extra);
 
 // A line of blocks. So many of them form a cluster, which takes compute capability 9.0; each may have so many
-// bytes of shared memory besides what its kernel declares. `follows`: the kernel waits by itself for the one
-// before it on the stream, and may be launched before that ends (device/follow.cuh).
+// bytes of shared memory besides what its kernel declares. `follows`: the kernel may be launched before the one
+// before it on the stream ends (device/follow.cuh); KernelHandles says whether it may.
 struct Grid {
     unsigned blocks;
     unsigned threads;
@@ -51,8 +51,8 @@ cudaError_t launch_by_runtime(const void *kernel, const Grid &grid, cudaStream_t
 constexpr unsigned kDeclaredSharedBytes = 48 << 10;
 
 // Keeps what launch_by_driver has been given, unless the parameter is too long.
-void keep_launch(void *function, void *context, unsigned blocks, unsigned threads, const void *params,
-                 std::size_t bytes, PreparedKernel *prepared) noexcept;
+void keep_launch(void *function, void *context, const Grid &grid, const void *params, std::size_t bytes,
+                 PreparedKernel *prepared) noexcept;
 
 // The context that is current in this thread, or null.
 void *current_context() noexcept;
@@ -65,7 +65,7 @@ LaunchFunction launch_function() noexcept;
 class KernelHandles {
 public:
     // That of the context which is current. Null where the runtime has to launch: the thread has used no context
-    // yet, or the driver is too old. `grid->follows` is cleared where the device's code of the kernel can't wait.
+    // yet, or the driver is too old. `grid->follows` is set where the device's code of the kernel can wait.
     void *in_current_context(const void *symbol, Grid *grid, void **context) noexcept;
 
 private:

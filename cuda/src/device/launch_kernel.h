@@ -8,9 +8,10 @@
 
 namespace cukern::cuda {
 
-// Launches `kernel`, a __global__ function, with one parameter. The shared memory of a kernel's blocks is the same
-// at each launch on a device. With `prepared`, which keeps the launch, the parameter holds the addresses of out
-// and of the inputs at `prepared->places`, and no others.
+// Launches `kernel`, a __global__ function that waits for the one before it (device/follow.cuh), with one
+// parameter. The shared memory of a kernel's blocks is the same at each launch on a device. With `prepared`, which
+// keeps the launch, the parameter holds the addresses of out and of the inputs at `prepared->places`, and no
+// others.
 template <auto kernel, typename Params>
 cudaError_t launch_kernel(Grid grid, cudaStream_t stream, Params &params,
                           PreparedKernel *prepared = nullptr) noexcept {
@@ -20,7 +21,7 @@ cudaError_t launch_kernel(Grid grid, cudaStream_t stream, Params &params,
     if (void *function = handles.in_current_context(symbol, &grid, &context); function != nullptr) {
         const cudaError_t error = launch_by_driver(function, grid, stream, &params, sizeof params);
         if (prepared != nullptr && error == cudaSuccess)
-            keep_launch(function, context, grid.blocks, grid.threads, &params, sizeof params, prepared);
+            keep_launch(function, context, grid, &params, sizeof params, prepared);
         if (!may_be_outlived(error)) return error;
     }
     void *arguments[] = {&params};
@@ -31,15 +32,6 @@ template <auto kernel, typename Params>
 cudaError_t launch_kernel(unsigned blocks, unsigned threads, cudaStream_t stream, Params &params,
                           PreparedKernel *prepared = nullptr) noexcept {
     return launch_kernel<kernel>(Grid{blocks, threads}, stream, params, prepared);
-}
-
-// The same of a kernel that waits by itself for the one before it (device/follow.cuh).
-template <auto kernel, typename Params>
-cudaError_t launch_following_kernel(unsigned blocks, unsigned threads, cudaStream_t stream,
-                                    Params &params) noexcept {
-    Grid grid{blocks, threads};
-    grid.follows = true;
-    return launch_kernel<kernel>(grid, stream, params);
 }
 
 }  // namespace cukern::cuda

@@ -247,8 +247,9 @@ protected:
         if (cuda::current_context() != kernel.context) return false;
         *status = count_launch("cuLaunchKernel");
         if (*status != CUKERN_OK) return true;
-        const cudaError_t error = cuda::launch_by_driver(kernel.function, {kernel.blocks, kernel.threads},
-                                                         native(stream), kernel.params, kernel.bytes);
+        const cudaError_t error =
+            cuda::launch_by_driver(kernel.function, {kernel.blocks, kernel.threads, 0, 1, kernel.follows},
+                                   native(stream), kernel.params, kernel.bytes);
         if (cuda::may_be_outlived(error)) return false;
         *status = check(error, "cuLaunchKernel");
         return true;

@@ -18,6 +18,7 @@ struct PreparedKernel {
     void *context = nullptr;
     unsigned blocks = 0;
     unsigned threads = 0;
+    bool follows = false;  // the kernel before it: see device/follow.cuh
     std::size_t bytes = 0;
     // Where the addresses of out and of the inputs are in the parameters, in bytes from their begin.
     std::uint16_t places[kMaxOperands] = {0, 8, 16, 24};

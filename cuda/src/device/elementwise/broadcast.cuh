@@ -7,6 +7,7 @@
 #pragma once
 
 #include "device/elementwise/operands.cuh"
+#include "device/follow.cuh"
 
 #ifndef __CUDACC_RTC__
 #include "device/launch_kernel.h"
@@ -115,6 +116,7 @@ __global__ void __launch_bounds__(kThreads, kBroadcastBlocks<group>)
     const std::uint32_t first = (block * kThreads + threadIdx.x) * kSize;
     if (first >= p.n) return;
     const bool whole = p.n - first >= kSize;
+    follow_kernel_before();
     Words x[inputs];
 #pragma unroll
     for (int j = 0; j < inputs; ++j) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "device/elementwise/operands.cuh"
+#include "device/follow.cuh"
 
 #ifndef __CUDACC_RTC__
 #include <algorithm>
@@ -41,6 +42,7 @@ __global__ void __launch_bounds__(kThreads, kContiguousBlocks<T>)
     using Result = typename Operations::Result;
     const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     constexpr int kSize = Vector<T>::kSize;
+    follow_kernel_before();
     if (i < p.vectors) {
         Words x[inputs];
 #pragma unroll

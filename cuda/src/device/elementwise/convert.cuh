@@ -8,6 +8,7 @@
 #pragma once
 
 #include "device/elementwise/operands.cuh"
+#include "device/follow.cuh"
 
 #ifndef __CUDACC_RTC__
 #include "device/launch_kernel.h"
@@ -72,6 +73,7 @@ __global__ void __launch_bounds__(kThreads) convert_kernel(const __grid_constant
     const std::int64_t first =
         (static_cast<std::int64_t>(blockIdx.x) * kTimes<T> * kThreads + threadIdx.x) * kSize;
     Neighbours x[kTimes<T>] = {};
+    follow_kernel_before();
 #pragma unroll
     for (int k = 0; k < kTimes<T>; ++k) {
         const std::int64_t at = first + std::int64_t{k} * kThreads * kSize;

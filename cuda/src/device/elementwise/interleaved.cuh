@@ -11,6 +11,7 @@
 #pragma once
 
 #include "device/elementwise/operands.cuh"
+#include "device/follow.cuh"
 
 #ifndef __CUDACC_RTC__
 #include "device/launch_kernel.h"
@@ -55,6 +56,7 @@ __global__ void __launch_bounds__(kThreads)
     const std::uint32_t first = left * p.rows;
     const std::uint32_t total = p.rows * p.columns;
     const bool is_last = blockIdx.x == gridDim.x - 1;
+    follow_kernel_before();
     Words x[kInterleavedVectors];
 #pragma unroll
     for (int k = 0; k < kInterleavedVectors; ++k) {

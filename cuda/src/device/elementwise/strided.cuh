@@ -16,6 +16,7 @@
 #include "device/elementwise/groups.cuh"
 #include "device/elementwise/strided_elements.cuh"
 #include "device/elementwise/tiles.cuh"
+#include "device/follow.cuh"
 
 #ifndef __CUDACC_RTC__
 #include "device/kernels.h"
@@ -282,6 +283,7 @@ __global__ void __launch_bounds__(kThreads, kStridedBlocks<T, inputs>)
 #pragma unroll
         for (int k = 0; k < kCount; ++k)
             places[j].at[k] = static_cast<std::int32_t>(first[j] + k * static_cast<std::uint32_t>(p.steps[j]));
+    follow_kernel_before();
     Some<T> x[inputs];
     load_operands<T, inputs>(p, places, count, x);
     Some<T> results = apply_any<T, inputs>(p.op, p.compute, x, count);

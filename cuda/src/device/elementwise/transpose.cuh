@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "device/elementwise/operands.cuh"
+#include "device/follow.cuh"
 
 #ifndef __CUDACC_RTC__
 #include <algorithm>
@@ -189,6 +190,7 @@ __global__ void __launch_bounds__(kThreads, kTileBlocks)
     };
     const int other = inputs - 1 - p.transposed;
     Words y[kTileStores];
+    follow_kernel_before();
     if constexpr (inputs == 2) {
         const T *const in = tile_of(other);
         if (p.layouts[other] == InputLayout::transposed) stage_tile(p, other, in, rows, columns, memory);

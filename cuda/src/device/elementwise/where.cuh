@@ -6,6 +6,7 @@
 #pragma once
 
 #include "device/elementwise/operands.cuh"
+#include "device/follow.cuh"
 
 #ifndef __CUDACC_RTC__
 #include "device/launch_kernel.h"
@@ -27,6 +28,7 @@ __global__ void __launch_bounds__(kThreads) where_kernel(const WhereParams<T> p)
     constexpr int kSize = Vector<T>::kSize;
     const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     const std::int64_t vectors = p.n / kSize;
+    follow_kernel_before();
     if (i < vectors) {
         const auto condition = reinterpret_cast<const Elements<std::uint8_t, kSize> *>(p.condition)[i];
         Vector<T> x[2];

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "device/follow.cuh"
 #include "device/grid.cuh"
 #include "device/launch_kernel.h"
 #include "device/matmul/operands.cuh"
@@ -175,6 +176,7 @@ __global__ void __launch_bounds__(D::kWarps * 32)
             multiply(now);
             return begin < p.k;
         };
+        follow_kernel_before();
         Slices<D> even;
         Slices<D> odd;
         load(even);
@@ -208,6 +210,7 @@ __global__ void __launch_bounds__(kSide *kSide)
     if (row >= p.a.rows || column >= p.b.rows) return;
     const float *a = p.a.data + place.product * p.a.batch + row * p.a.row;
     const float *b = p.b.data + place.product * p.b.batch + column * p.b.row;
+    follow_kernel_before();
     float sum = 0;
 #pragma unroll 1
     for (int left = p.k; left > 0; left -= kDepth) {

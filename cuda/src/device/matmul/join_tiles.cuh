@@ -29,7 +29,6 @@ struct JoinParams {
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) join_tiles_kernel(const __grid_constant__ JoinParams<T> p) {
-    wait_for_kernel_before();
     const TileSchedule &s = p.schedule;
     constexpr int kVector = Vector<T>::kSize;
     const int vectors = s.tile_rows * s.tile_columns / kVector;
@@ -39,6 +38,7 @@ __global__ void __launch_bounds__(kThreads) join_tiles_kernel(const __grid_const
     const TilePlace place = place_of(s, s.whole + shared);
     const std::int64_t row = place.row + index * kVector / s.tile_columns;
     const std::int64_t column = place.column + index * kVector % s.tile_columns;
+    follow_kernel_before();  // all threads: of parts that one block had, none has more to do
     if (row >= p.m || column >= p.n) return;
     const int first = shared * s.steps;
     const int end = first + s.steps;
@@ -69,7 +69,7 @@ cudaError_t launch_join(const MatmulLaunch &launch, const TileSchedule &schedule
     if (schedule.shared == 0) return cudaSuccess;
     JoinParams<T> p{schedule, static_cast<const T *>(launch.scratch), c, launch.m, launch.n};
     const std::int64_t blocks = schedule.shared * (schedule.tile_elements() / Vector<T>::kSize / kThreads);
-    return launch_following_kernel<join_tiles_kernel<T>>(static_cast<unsigned>(blocks), kThreads, stream, p);
+    return launch_kernel<join_tiles_kernel<T>>(static_cast<unsigned>(blocks), kThreads, stream, p);
 }
 
 #endif

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "device/follow.cuh"
 #include "device/grid.cuh"
 #include "device/launch_kernel.h"
 #include "device/matmul/multiply_add.cuh"
@@ -51,6 +52,7 @@ __global__ void __launch_bounds__(kMostThreads) matmul_vector_kernel(const __gri
     std::uint32_t block;
     const std::uint32_t product = p.of_product.divide(blockIdx.x, &block);
     const std::int64_t row = static_cast<std::int64_t>(block) * rows + own_row;
+    follow_kernel_before();
     T sum{};
     if (row < p.matrix.rows) {
         const T *a = p.matrix.data + product * p.matrix.batch + row * p.matrix.row + part * p.matrix.depth;

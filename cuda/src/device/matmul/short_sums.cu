@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "device/follow.cuh"
 #include "device/launch_kernel.h"
 #include "device/matmul/multiply_add.cuh"
 #include "device/matmul/operands.cuh"
@@ -110,6 +111,7 @@ __global__ void __launch_bounds__(Short<T>::kThreads, 2)
     LoaderA a(p.a, place.product, place.row);
     LoaderB b(p.b, place.product, place.column);
     T sum[S::kRowsOfWarp][S::kAcross] = {};
+    follow_kernel_before();
     a.load(p.k);
     b.load(p.k);
 #pragma unroll 1

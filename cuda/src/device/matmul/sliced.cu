@@ -18,6 +18,7 @@
 
 #include "device/async_copy.cuh"
 #include "device/cluster.cuh"
+#include "device/follow.cuh"
 #include "device/launch_kernel.h"
 #include "device/matmul/join_tiles.cuh"
 #include "device/matmul/multiply_add.cuh"
@@ -236,7 +237,6 @@ __global__ void __launch_bounds__(Slice<T>::kThreads, Slice<T>::kBlocks)
     matmul_sliced_kernel(const __grid_constant__ SlicedParams<T> p) {
     using S = Slice<T>;
     extern __shared__ __align__(16) unsigned char shared[];
-    let_next_kernel_begin();
     T *const memory = reinterpret_cast<T *>(shared);
     const int warp = static_cast<int>(threadIdx.x) / 32;
     T *const own = memory + warp * p.stages * S::kStage;
@@ -245,6 +245,7 @@ __global__ void __launch_bounds__(Slice<T>::kThreads, Slice<T>::kBlocks)
     TileWork work;
     const bool is_in_cluster = p.schedule.cluster > 1;
     bool has_more = true;
+    follow_kernel_before();
     if (is_in_cluster)
         work.start_in_cluster(p.schedule);
     else

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 
+#include "device/follow.cuh"
 #include "device/launch_kernel.h"
 #include "device/matmul/join_tiles.cuh"
 #include "device/matmul/operands.cuh"
@@ -150,11 +151,11 @@ __global__ void __launch_bounds__(Tile<T>::kThreads, 1)
     constexpr int kSteps = S::kTileK / Product::kStep;
     static_assert(kSteps % 2 == 0, "the first step of a tile reads the first of two fragments");
     extern __shared__ __align__(16) unsigned char shared[];
-    let_next_kernel_begin();
     T *const first_stage = reinterpret_cast<T *>(shared);
     TileWork work;
     if (!work.start(p.schedule)) return;
     Loads<T> loads(p, shared_address(shared));
+    follow_kernel_before();
 #pragma unroll 1
     for (int i = 0; i < kStages - 1; ++i) loads.start_next();
 

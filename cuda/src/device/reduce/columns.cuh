@@ -11,6 +11,7 @@
 //   aligned long elements by half a vector, so that more blocks are under way. Limited by device memory.
 #pragma once
 
+#include "device/follow.cuh"
 #include "device/reduce/group.cuh"
 
 namespace cukern::cuda {
@@ -100,7 +101,6 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<F, T, size>)
     columns_kernel(const __grid_constant__ ColumnsParams<T, R, typename F::A> p) {
     using A = typename F::A;
     using V = Loaded<T, size>;
-    let_next_kernel_begin();
     const F f = reducer_of<F>(p.target.finish);
     const int parts = p.target.parts;
     const unsigned block = parts > 1 ? blockIdx.x / parts : blockIdx.x;
@@ -112,6 +112,7 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<F, T, size>)
     A sums[size];
 #pragma unroll
     for (int e = 0; e < size; ++e) sums[e] = f.identity();
+    follow_kernel_before();
     if (column < p.columns) {
         const bool shares_rows = p.share < p.n;
         const int y = p.tile.lane() >> p.width_bits;

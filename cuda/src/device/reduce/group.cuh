@@ -283,10 +283,10 @@ struct CombineParams {
 
 template <typename F, typename R>
 __global__ void __launch_bounds__(kThreads) combine_kernel(const CombineParams<R, F> p) {
-    wait_for_kernel_before();
     const std::int64_t result = static_cast<std::int64_t>(blockIdx.x) * p.groups.count() + p.groups.index();
     const F f = reducer_of<F>(p.target.finish);
     typename F::A value = f.identity();
+    follow_kernel_before();
     if (result < p.results)
         for (int part = p.groups.lane(); part < p.target.parts; part += p.groups.size())
             value = f.join(value, p.target.partial[result * p.target.parts + part]);
@@ -328,8 +328,7 @@ cudaError_t combine(const ReduceLaunch &launch, const Target<R, typename F::A> &
     const Groups groups = groups_of_partials(target.parts);
     CombineParams<R, F> p{target,       groups,      launch.kept,       static_cast<A *>(launch.joined),
                           launch.slots, launch.slot, launch.first_index};
-    return launch_following_kernel<combine_kernel<F, R>>(blocks_for(launch.kept * groups.size()), kThreads, stream,
-                                                         p);
+    return launch_kernel<combine_kernel<F, R>>(blocks_for(launch.kept * groups.size()), kThreads, stream, p);
 }
 
 // Results from the partial ones of pieces; `Long`: F with indices of 64 bits.

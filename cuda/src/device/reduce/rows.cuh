@@ -14,6 +14,7 @@
 //   until each has one: four rows take as many shuffles as one and two more. Limited by device memory.
 #pragma once
 
+#include "device/follow.cuh"
 #include "device/reduce/group.cuh"
 
 namespace cukern::cuda {
@@ -77,7 +78,6 @@ __global__ void __launch_bounds__(kThreads, split ? 2 : 0)
     using A = typename F::A;
     constexpr int kSize = Vector<T>::kSize;
     constexpr int kLoads = kRowLoads<F, T, split>;
-    let_next_kernel_begin();
     const Words &bits = p.target.bits;
     const F f = reducer_of<F>(p.target.finish);
     const int pieces = p.target.parts;
@@ -93,6 +93,7 @@ __global__ void __launch_bounds__(kThreads, split ? 2 : 0)
     for (int j = 0; j < kRowSums; ++j) sums[j] = f.identity();
     const int segments_begin = split ? piece / parts : piece * p.share;
     const int segments_end = split ? segments_begin + 1 : min(p.num_segments, segments_begin + p.share);
+    follow_kernel_before();
     for (int segment = segments_begin; row < p.rows && segment < segments_end; ++segment) {
         const T *const elements = p.in + p.kept.offset_at(row) + p.segments.offset_at(segment);
         const int begin = segment * p.n;  // the index of the first of them
@@ -236,6 +237,7 @@ __global__ void __launch_bounds__(kThreads)
     const int lane = p.groups.lane();
     const int rows = p.groups.count();
     const unsigned first = blockIdx.x * rows * kInFlight + p.groups.index();
+    follow_kernel_before();
     Words x[kInFlight];
     bool whole[kInFlight];
     int place[kInFlight];  // of the vector's first element in the row

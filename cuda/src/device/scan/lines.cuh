@@ -15,6 +15,7 @@
 #pragma once
 
 #include "device/block_size.h"
+#include "device/follow.cuh"
 #include "device/scan/joining.cuh"
 
 namespace cukern::cuda {
@@ -264,6 +265,7 @@ __global__ void __launch_bounds__(kThreads, kScanBlocks)
     A start = F::identity();
     std::int64_t begin =
         by_warps ? 0 : static_cast<std::int64_t>(tile) * kScanTile<F, T> + warp * kScanChunk<F, T>;
+    follow_kernel_before();
 #pragma unroll 1
     do {
         using C = Chunk<F, T>;

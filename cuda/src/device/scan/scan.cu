@@ -8,6 +8,7 @@
 //   after it. Limited by device memory.
 #include <algorithm>
 
+#include "device/follow.cuh"
 #include "device/grid.cuh"
 #include "device/kernels.h"
 #include "device/launch_kernel.h"
@@ -41,6 +42,7 @@ __global__ void __launch_bounds__(kThreads) scan_columns_kernel(const __grid_con
     const std::int64_t from = is_there ? p.begin(line) : 0;
     const std::int64_t to = is_there ? p.begin_of_out(line) : 0;
     constexpr int kLoads = kColumnLoads<F>;
+    follow_kernel_before();
     A running = F::identity();
     int half = 0;
 #pragma unroll 1

@@ -16,10 +16,4 @@ cudaError_t launch_kernel(unsigned blocks, unsigned threads, cudaStream_t, Param
     return cudaSuccess;
 }
 
-template <auto kernel, typename Params>
-cudaError_t launch_following_kernel(unsigned blocks, unsigned threads, cudaStream_t stream,
-                                    Params &params) noexcept {
-    return launch_kernel<kernel>(blocks, threads, stream, params);
-}
-
 }  // namespace cukern::cuda
