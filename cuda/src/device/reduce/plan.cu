@@ -66,6 +66,33 @@ ColumnsLayout lay_columns(const ReduceLaunch &launch, bool index) noexcept {
     return layout;
 }
 
+// The kept dimensions in the order in which columns are counted, from the fastest on: the one that they lie along,
+// those that continue it in memory, though not in `out`, and the others as they are in `out`.
+struct ColumnsOrder {
+    int dimensions[kMaxReduceDims];
+    std::int64_t beside;  // columns that lie side by side
+};
+
+ColumnsOrder order_columns(const ReduceLaunch &launch, int across) noexcept {
+    ColumnsOrder order{{}, 1};
+    bool is_ordered[kMaxReduceDims] = {};
+    int count = 0;
+    const auto add = [&](int d) {
+        is_ordered[d] = true;
+        order.dimensions[count++] = d;
+    };
+    for (int next = across; next >= 0;) {
+        add(next);
+        order.beside *= launch.kept_shape[next];
+        next = -1;
+        for (int d = 0; d < launch.num_kept; ++d)
+            if (!is_ordered[d] && launch.kept_strides[d] == order.beside * launch.kept_strides[across]) next = d;
+    }
+    for (int d = launch.num_kept - 1; d >= 0; --d)
+        if (!is_ordered[d]) add(d);
+    return order;
+}
+
 // Whether columns are packed, and all rows begin at a vector and end with one.
 bool are_vectors(const ReduceLaunch &launch, const ReduceTraits &traits, int across) noexcept {
     return across >= 0 && launch.kept_strides[across] == 1 && begins_at_vector(launch) &&
@@ -136,8 +163,8 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
     ColumnsPlan &p = *plan;
     ReduceGrid grid{};
     const ColumnsLayout layout = lay_columns(launch, traits.index);
-    grid.few = launch.reduced <= kFewRows && layout.across >= 0 &&
-               launch.kept_shape[layout.across] / traits.vector >= kColumnBlocks * kThreads;
+    const ColumnsOrder order = order_columns(launch, layout.across);
+    grid.few = launch.reduced <= kFewRows && order.beside / traits.vector >= kColumnBlocks * kThreads;
     // Of single columns alone may loads come in another order than their indices, as those of several segments do.
     const bool in_order = !traits.index || launch.num_reduced == 1;
     const bool halves = grid.few && traits.element_bytes >= 4 && !traits.variance;
@@ -145,7 +172,6 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
     if (in_order && are_vectors(launch, traits, layout.across))
         grid.size = halves ? std::max(1, traits.vector / 2) : traits.vector;
     const int size = grid.size;
-    const std::int64_t columns = layout.across < 0 ? 1 : launch.kept_shape[layout.across] / size;  // side by side
     p.columns = static_cast<unsigned>(launch.kept / size);
     std::int64_t place = 1;  // in `out`, of the dimensions from the fastest on
     std::int64_t places[kMaxReduceDims];
@@ -153,16 +179,13 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
         places[d] = place;
         place *= launch.kept_shape[d];
     }
-    for (int d = 0; d < launch.num_kept; ++d) {
-        if (d == layout.across) continue;
-        p.kept.add(launch.kept_shape[d], launch.kept_strides[d]);
-        p.places.add(launch.kept_shape[d], places[d]);
+    for (int i = launch.num_kept - 1; i >= 0; --i) {
+        const int d = order.dimensions[i];
+        const int by = d == layout.across ? size : 1;
+        p.kept.add(launch.kept_shape[d] / by, launch.kept_strides[d] * by);
+        p.places.add(launch.kept_shape[d] / by, places[d] * by);
     }
     p.out_stride = layout.across < 0 ? 1 : places[layout.across];
-    if (layout.across >= 0) {
-        p.kept.add(columns, launch.kept_strides[layout.across] * size);
-        p.places.add(columns, p.out_stride * size);
-    }
     p.n = static_cast<int>(launch.reduced_shape[layout.down]);
     p.stride = launch.reduced_strides[layout.down];
     p.num_segments = static_cast<int>(launch.reduced / p.n);
@@ -181,7 +204,7 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
     } else {
         // Rows of threads where there are enough rows of elements for each to have some loads in flight.
         p.height_bits = tile_height_bits(grid.few, p.n, size * traits.element_bytes);
-        p.width_bits = std::min(kThreadBits - p.height_bits, bits_from(columns));
+        p.width_bits = std::min(kThreadBits - p.height_bits, bits_from(order.beside / size));
         while (p.width_bits + p.height_bits < kThreadBits && p.n >> p.height_bits >= kVectorLoads) ++p.height_bits;
     }
     p.tile.bits = p.width_bits + p.height_bits;
