@@ -67,7 +67,7 @@ ColumnsLayout lay_columns(const ReduceLaunch &launch, bool index) noexcept {
 }
 
 // The kept dimensions in the order in which columns are counted, from the fastest on: the one that they lie along,
-// those that continue it in memory, though not in `out`, and the others as they are in `out`.
+// those that continue it in memory, though not in `out` or backwards, and the others as they are in `out`.
 struct ColumnsOrder {
     int dimensions[kMaxReduceDims];
     std::int64_t beside;  // columns that lie side by side
@@ -86,7 +86,9 @@ ColumnsOrder order_columns(const ReduceLaunch &launch, int across) noexcept {
         order.beside *= launch.kept_shape[next];
         next = -1;
         for (int d = 0; d < launch.num_kept; ++d)
-            if (!is_ordered[d] && launch.kept_strides[d] == order.beside * launch.kept_strides[across]) next = d;
+            if (!is_ordered[d] && launch.kept_shape[d] > 1 &&
+                std::abs(launch.kept_strides[d]) == order.beside * std::abs(launch.kept_strides[across]))
+                next = d;
     }
     for (int d = launch.num_kept - 1; d >= 0; --d)
         if (!is_ordered[d]) add(d);
@@ -205,7 +207,11 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
         // Rows of threads where there are enough rows of elements for each to have some loads in flight.
         p.height_bits = tile_height_bits(grid.few, p.n, size * traits.element_bytes);
         p.width_bits = std::min(kThreadBits - p.height_bits, bits_from(order.beside / size));
-        while (p.width_bits + p.height_bits < kThreadBits && p.n >> p.height_bits >= kVectorLoads) ++p.height_bits;
+        // Narrow tiles: more rows of threads, but where there are results enough not for so few elements of each.
+        const auto has_few_results = [&] { return launch.kept << p.height_bits < kColumnBlocks * kThreads; };
+        while (p.width_bits + p.height_bits < kThreadBits && p.n >> p.height_bits >= kVectorLoads &&
+               (has_few_results() || p.n >> p.height_bits >= kManyRows))
+            ++p.height_bits;
     }
     p.tile.bits = p.width_bits + p.height_bits;
     p.deep = is_deep(traits.element_bytes, size, traits.is_heavy(), p.width_bits == kThreadBits);
