@@ -176,6 +176,7 @@ class RawKernel:
     def compile(self) -> None: ...
     max_dynamic_shared_size_bytes: int
     preferred_shared_memory_carveout: int
+    _follows: _bool
     @property
     def attributes(self) -> dict[str, int]: ...
 {kernel_attributes}    @property

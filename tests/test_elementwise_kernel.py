@@ -169,6 +169,19 @@ class TestText:
         assert "(_p_y + _at[1]) = _v_y;" in text
         assert "i < n;" not in text  # rows are whole vectors: nothing is left
 
+    @pytest.mark.parametrize("loop", [Loop(0, 4), Loop(2, 1, "int")], ids=["packed", "strided"])
+    def test_waits_for_the_kernel_before(self, loop: Loop) -> None:
+        x, y = (Operand(Parameter(name, "T"), "float32", "strided" if loop.ndim else "packed") for name in "xy")
+        text = elementwise_source(Formula("f", "y = x", loop_prep="const T c = 1"), [x], [y], {"T": "float32"}, loop)
+        assert re.search(r"__global__ void f\(.*\) \{\n    _follow_kernel_before\(\);\n", text)
+
+    def test_what_may_load_early_does_not_follow(self) -> None:
+        assert Formula("f", "y = x * constant", "__constant__ float constant;", "const T c = 1").may_follow
+        for text in ("__ldg(&r[i])", 'asm("ld.global.nc.f32 %0, [%1];" : "=f"(y) : "l"(&r[i]))'):
+            assert not Formula("f", f"y = {text}").may_follow
+        for preamble in ("#include <cub/cub.cuh>", "# include \"own.h\"", "float f(const float *__restrict__ p);"):
+            assert not Formula("f", "y = x", preamble).may_follow
+
     def test_jumps(self) -> None:
         assert Formula("f", "if (x) continue; y = 1").may_jump
         assert not Formula("f", "y = returned + x").may_jump

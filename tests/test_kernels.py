@@ -1,4 +1,4 @@
-"""Which kernels serve a call, by their names in a graph that holds it: vectors wherever rows are whole vectors."""
+"""Which kernels serve a call, by their names in a graph that holds it, and that each waits for the one before it."""
 
 from __future__ import annotations
 
@@ -183,6 +183,17 @@ def works() -> dict[str, Work]:
     }
 
 
+def formula_works() -> dict[str, Work]:
+    """Return calls of kernels of formulas, which follow, too: one kernel, and two."""
+    twice = cukern.ElementwiseKernel("T x", "T y", "y = 2 * x", "twice")
+    total = cukern.ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0", "total")
+    x, line = empty(1000), empty(1 << 20)
+    return {
+        "ElementwiseKernel": Work(lambda out, **options: twice(x, out, **options), x, empty(1000)),
+        "ReductionKernel": Work(lambda out, **options: total(line, out=out, **options), line, empty()),
+    }
+
+
 def test_there_is_a_call_for_each_kernel(tmp_path: Path) -> None:
     """Which one serves a product is chosen by estimates, which are of an H100's and an H200's multiprocessors."""
     multiprocessors = _cukern._information()["devices"][0]["multiprocessors"]
@@ -201,7 +212,7 @@ def test_kernels_wait_for_the_one_before(is_default: bool) -> None:
     module = cukern.RawModule(code=LONG, name_expressions=["long_kernel<float>", "long_kernel<double>"])
     stream = None if is_default else cukern.Stream()
     early = []
-    for name, call in works().items():
+    for name, call in (works() | formula_works()).items():
         kind = "double" if call.packed.dtype == "float64" else "float"
         long_kernel = module.get_function(f"long_kernel<{kind}>")
         call.packed[...] = 1

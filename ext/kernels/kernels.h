@@ -54,6 +54,7 @@ struct RawKernelObject {
     const char *text;         // of `name`
     PyObject *weak_references;
     bool cooperative;
+    char follows;  // its code waits for the kernel before, where that is of compute capability 9.0 or more
     int max_dynamic_shared;  // set before it was loaded; -1: not set
     int carveout;            // the same; -2: not set
     LoadedKernel loaded[kMostDevices];

@@ -85,6 +85,8 @@ bool launch_kernel(ModuleState &state, RawKernelObject *self, const LaunchReques
     if (!kernel_on(state, self, device, &kernel) || kernel == nullptr) return false;
     LaunchShape shape = request.shape;
     shape.cooperative = shape.cooperative || self->cooperative;
+    constexpr int kLeastToFollow = 90;
+    shape.follows = self->follows != 0 && kernel->attributes->ptx_version >= kLeastToFollow;
     if (!check_shared(function, shape, *kernel, device)) return false;
     if (request.threads > 0 && !choose_shape(state, self, kernel, device, request.threads, &shape)) return false;
     alignas(16) unsigned char few[kInlineBytes];

@@ -291,6 +291,8 @@ PyGetSetDef kKernelAttributes[] = {
 
 PyMemberDef kKernelMembers[] = {
     {"name", T_OBJECT, offsetof(RawKernelObject, name), READONLY, "The name that it was asked for by."},
+    {"_follows", T_BOOL, offsetof(RawKernelObject, follows), 0,
+     "Whether its code waits for the kernel before it, which may then still run as this one begins."},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(RawKernelObject, weak_references), READONLY, nullptr},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(RawKernelObject, vectorcall), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},

@@ -37,6 +37,8 @@ _RESERVED = {"n", "i", "_ind"}
 _INDEX = re.compile(r"\bi\b")
 _COUNT = re.compile(r"\b(?:i|n|_ind)\b")
 _JUMPS = re.compile(r"\b(?:continue|return|break|goto)\b")
+# Loads that the compiler may move to before the wait for the kernel before; who knows what a header does.
+_MOVABLE = re.compile(r'__ldg|restrict|\basm\b|#\s*include(?!\s*"formulas/)')
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,21 @@ template <int dims, int operands> struct _Layout {
 };
 """
 
+# As cuda/src/device/follow.cuh. A kernel that begins with it may be launched early.
+FOLLOW = """
+__device__ inline void _follow_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    if (blockIdx.x + 1280 >= gridDim.x) asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+"""
+
+
+def may_follow(*texts: str) -> bool:
+    """Return whether a kernel of these texts, which waits for the kernel before, loads nothing before that."""
+    return not any(_MOVABLE.search(text) for text in texts)
+
 
 def prelude(operands: Sequence[Operand], preamble: str, types: dict[str, str], index: str) -> str:
     """Return what comes before a kernel: headers for its types, names of its generic types, the user's own text."""
@@ -211,7 +228,7 @@ def prelude(operands: Sequence[Operand], preamble: str, types: dict[str, str], i
         lines.append("#include <cuda_bf16.h>")
     lines.append(f"using _Int = {index};")
     lines += [f"typedef {CPP[element]} {letter};" for letter, element in sorted(types.items())]
-    return "\n".join([*lines, DIVISORS[index], HELPERS, preamble, ""])
+    return "\n".join([*lines, DIVISORS[index], HELPERS, FOLLOW, preamble, ""])
 
 
 @dataclass(frozen=True)
@@ -239,6 +256,11 @@ class Formula:
     def may_jump(self) -> bool:
         """Whether the formula may leave the loop's body early."""
         return _JUMPS.search(self.operation) is not None
+
+    @property
+    def may_follow(self) -> bool:
+        """Whether its kernel may be launched while the one before it still runs."""
+        return may_follow(self.operation, self.preamble, self.loop_prep, self.after_loop)
 
 
 @dataclass(frozen=True)
@@ -280,7 +302,7 @@ def elementwise_source(
     if loop.ndim > 0:
         parameters.append(f"const _Layout<{loop.ndim}, {len(moving)}> _layout")
     text = prelude(operands, formula.preamble, types, loop.index)
-    text += f"__global__ void {formula.name}({', '.join(parameters)}) {{\n{raw}"
+    text += f"__global__ void {formula.name}({', '.join(parameters)}) {{\n    _follow_kernel_before();\n{raw}"
     text += "    const _Index _ind{n};\n    const long long _step = static_cast<long long>(gridDim.x) * blockDim.x;\n"
     text += "    const long long _thread = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;\n"
     text += f"    {formula.loop_prep};\n" if formula.loop_prep else ""

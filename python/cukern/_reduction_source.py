@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._formula_source import Operand, moving_operands, operand_parameters, prelude
+from ._formula_source import Operand, may_follow, moving_operands, operand_parameters, prelude
 
 IN_FLIGHT = 4  # loads of a thread
 _INDEX = re.compile(r"\b_[iIjJ]\b")
@@ -46,6 +46,11 @@ class ReductionFormula:
     def needs_whole(self) -> bool:
         """Whether the formula asks for an index, or for the number of elements."""
         return self.uses_index or _COUNT.search(self._text) is not None
+
+    @property
+    def may_follow(self) -> bool:
+        """Whether its kernels may be launched while the ones before them still run."""
+        return may_follow(self._text, self.reducer)
 
 
 @dataclass(frozen=True)
@@ -147,7 +152,7 @@ def reduction_source(
     text += f"typedef _Reducer::_A _type_reduce;\ntypedef _Partial<_Reducer, {_cpp(formula.has_identity)}> _Sum;\n"
     if division.slices:
         text += "__device__ unsigned char _size_of_sum[sizeof(_Sum)];\n"
-    begin = f"({', '.join(parameters)}) {{\n{common}"
+    begin = f"({', '.join(parameters)}) {{\n    _follow_kernel_before();\n{common}"
     text += f"__global__ void __launch_bounds__({division.threads}) {formula.name}{begin}"
     text += "    const long long _slice = blockIdx.x / _counts.blocks;\n"
     text += "    const long long _block = blockIdx.x - _slice * _counts.blocks;\n"

@@ -88,6 +88,7 @@ struct LaunchShape {
     unsigned cluster[3] = {0, 0, 0};  // 0: none
     unsigned shared = 0;              // bytes of dynamic shared memory
     bool cooperative = false;
+    bool follows = false;  // it may begin before the kernel before it has ended, for which its code waits
 };
 
 // A kernel of a loaded image. It lives as long as the process, as its image does. Once attributes() has succeeded

@@ -15,11 +15,11 @@ namespace cukern::cuda {
 inline constexpr unsigned kMostBlocksAtOnce = 1280;
 
 // Waits for the end of the kernel before, and for what it has written; one that was launched as others are does
-// not wait. When all blocks have come here, or ended, the next kernel's are launched, if that follows this one,
-// too.
+// not wait. When all blocks have ended or told so by griddepcontrol.launch_dependents, the next kernel's are
+// launched, if that follows this one, too.
 //
-// Blocks that have ended when the last ones begin need not say so, which takes 1.2 ns each: a fill of 60 MB took
-// 18.5 us instead of 14.2. Said before the wait, kernels of few blocks that compute much take up to a fifth
+// Blocks that have ended when the last ones begin need not tell, which takes 1.2 ns each: a fill of 60 MB took
+// 18.5 us instead of 14.2. Told before the wait, kernels of few blocks that compute much take up to a fifth
 // longer: more than one kernel then waits on a multiprocessor, and their blocks are spread unevenly.
 __device__ inline void follow_kernel_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -245,13 +245,14 @@ protected:
         *status = ready();  // before any call of the driver, which does not survive a fork
         if (*status != CUKERN_OK) return true;
         if (cuda::current_context() != kernel.context) return false;
-        *status = count_launch("cuLaunchKernel");
+        const char *const call = kernel.follows ? "cuLaunchKernelEx" : "cuLaunchKernel";
+        *status = count_launch(call);
         if (*status != CUKERN_OK) return true;
         const cudaError_t error =
             cuda::launch_by_driver(kernel.function, {kernel.blocks, kernel.threads, 0, 1, kernel.follows},
                                    native(stream), kernel.params, kernel.bytes);
         if (cuda::may_be_outlived(error)) return false;
-        *status = check(error, "cuLaunchKernel");
+        *status = check(error, call);
         return true;
     }
 

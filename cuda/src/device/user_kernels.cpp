@@ -206,11 +206,11 @@ private:
         void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<void *>(parameters),
                          CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
         void **const buffer = bytes > 0 ? extra : nullptr;
-        if (!shape.cooperative && shape.cluster[0] == 0)
+        if (!shape.cooperative && shape.cluster[0] == 0 && !shape.follows)
             return static_cast<cudaError_t>(launch_function()(
                 function, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0], shape.block[1],
                 shape.block[2], shape.shared, reinterpret_cast<cudaStream_t>(stream), nullptr, buffer));
-        CUlaunchAttribute attributes[2];
+        CUlaunchAttribute attributes[3];
         CUlaunchConfig config{};
         config.gridDimX = shape.grid[0];
         config.gridDimY = shape.grid[1];
@@ -232,6 +232,11 @@ private:
             attribute.value.clusterDim.x = shape.cluster[0];
             attribute.value.clusterDim.y = shape.cluster[1];
             attribute.value.clusterDim.z = shape.cluster[2];
+        }
+        if (shape.follows) {
+            CUlaunchAttribute &attribute = attributes[config.numAttrs++];
+            attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+            attribute.value.programmaticStreamSerializationAllowed = 1;
         }
         return static_cast<cudaError_t>(library_functions().launch(&config, function, nullptr, buffer));
     }
