@@ -179,7 +179,7 @@ class TestText:
         assert Formula("f", "y = x * constant", "__constant__ float constant;", "const T c = 1").may_follow
         for text in ("__ldg(&r[i])", 'asm("ld.global.nc.f32 %0, [%1];" : "=f"(y) : "l"(&r[i]))'):
             assert not Formula("f", f"y = {text}").may_follow
-        for preamble in ("#include <cub/cub.cuh>", "# include \"own.h\"", "float f(const float *__restrict__ p);"):
+        for preamble in ("#include <cub/cub.cuh>", '# include "own.h"', "float f(const float *__restrict__ p);"):
             assert not Formula("f", "y = x", preamble).may_follow
 
     def test_jumps(self) -> None:

@@ -230,9 +230,7 @@ class ReductionKernel(FormulaKernel):
         return plan
 
 
-def _load(
-    source: str, formula: ReductionFormula, options: Sequence[str], slices: bool
-) -> tuple[Any, Any, int]:
+def _load(source: str, formula: ReductionFormula, options: Sequence[str], slices: bool) -> tuple[Any, Any, int]:
     """Return the kernel; of one with slices also the one that joins them, and the size of a partial result."""
     names = [formula.name, f"{formula.name}_join"] if slices else [formula.name]
     module = _cukern.RawModule(code=source, options=options, name_expressions=names)
