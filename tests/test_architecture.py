@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cukern._formula_source import FOLLOW
+
 ROOT = Path(__file__).resolve().parent.parent
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 MOST_LINES = 450
@@ -98,4 +100,10 @@ def test_every_kernel_follows_the_one_before() -> None:
         # Loads that the compiler may move to before the wait.
         assert not re.search(r"__ldg|__restrict__|\bld\.global\.nc", text), path
     assert launched == names
+    # The text made of a formula waits likewise.
+    text = (ROOT / "cuda/src/device/follow.cuh").read_text()
+    most = re.findall(r"kMostBlocksAtOnce = (\d+)", text)
+    waits = r"void _?follow_kernel_before\(\) \{\n#if [^\n]*__CUDA_ARCH__ >= 900\n(.*?)\n#endif"
+    ours, formulas = (re.findall(waits, each, re.DOTALL) for each in (text, FOLLOW))
+    assert formulas == [each.replace("kMostBlocksAtOnce", *most) for each in ours] != []
     assert count == len(names) + 1, "all but probe_kernel, which does nothing"

@@ -175,12 +175,22 @@ class TestText:
         text = elementwise_source(Formula("f", "y = x", loop_prep="const T c = 1"), [x], [y], {"T": "float32"}, loop)
         assert re.search(r"__global__ void f\(.*\) \{\n    _follow_kernel_before\(\);\n", text)
 
-    def test_what_may_load_early_does_not_follow(self) -> None:
-        assert Formula("f", "y = x * constant", "__constant__ float constant;", "const T c = 1").may_follow
-        for text in ("__ldg(&r[i])", 'asm("ld.global.nc.f32 %0, [%1];" : "=f"(y) : "l"(&r[i]))'):
-            assert not Formula("f", f"y = {text}").may_follow
-        for preamble in ("#include <cub/cub.cuh>", '# include "own.h"', "float f(const float *__restrict__ p);"):
-            assert not Formula("f", "y = x", preamble).may_follow
+    def test_which_may_follow(self) -> None:
+        def may_follow(operation: str, preamble: str = "", options: tuple[str, ...] = ()) -> bool:
+            kernel = cukern.ElementwiseKernel("T x, raw T r", "T y", operation, preamble=preamble, options=options)
+            return kernel._may_follow(kernel._formula)
+
+        assert may_follow("y = x * constant", "__constant__ float constant;")
+        for load in (
+            "__ldg(&r[i])",
+            'asm("ld.global.nc.f32 %0, [%1];" : "=f"(y) : "l"(&r[i]))',
+            "LOAD(__ld, g)(&r[i])",
+        ):
+            assert may_follow(f"y = {load}", "#define LOAD(a, b) a##b") is False
+        for preamble in ("#include <cub/cub.cuh>", '#/**/include "own.h"', '#inc\\\nlude "own.h"'):
+            assert not may_follow("y = x", preamble)
+        assert not may_follow("y = x", "float f(const float *__restrict__ p);")
+        assert not may_follow("y = LOAD(&r[i])", options=("-DLOAD=__ldg",))
 
     def test_jumps(self) -> None:
         assert Formula("f", "if (x) continue; y = 1").may_jump

@@ -305,3 +305,18 @@ def test_lines_side_by_side_are_those_by_themselves(dtype: str, rng: np.random.G
             assert np.all(same | nan)
             if axis == 0:  # sums of -0.0 alone
                 assert np.all(np.signbit(beside[:, 0].real))
+
+
+@pytest.mark.parametrize("shape", [(317, 40_000), (100_000, 140), (4, 5, 700_000)])
+def test_rows_that_end_early_beside_others(shape: tuple[int, ...], rng: np.random.Generator) -> None:
+    """How many threads share such rows is chosen by what some of them hold."""
+    x = np.zeros(shape, bool)
+    x[..., 0] = True
+    for is_late in (rng.random(shape[:-1]) < 0.1, np.ones(shape[:-1], bool)):
+        x[is_late, 0] = False
+        x[is_late, -1] = rng.random(np.count_nonzero(is_late)) < 0.5
+        for name in ("any", "argmax", "max"):
+            assert np.array_equal(getattr(cukern, name)(x, axis=-1), getattr(np, name)(x, axis=-1)), name
+        inverse = ~x
+        for name in ("all", "argmin", "min"):
+            assert np.array_equal(getattr(cukern, name)(inverse, axis=-1), getattr(np, name)(inverse, axis=-1)), name

@@ -220,6 +220,8 @@ def test_kernels_wait_for_the_one_before(is_default: bool) -> None:
         before = cukern.asnumpy(call.out)
         results = []
         for is_alone in (True, False):
+            call.packed[...] = 5  # so that scratch memory holds other partial results
+            call(stream=stream)
             call.packed[...] = 1
             cukern.synchronize()
             long_kernel(1, 256, (call.packed,), stream=stream)

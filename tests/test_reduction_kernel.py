@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import cukern
 from cukern import _formula_source as source
 from cukern import _reduction_kernel as reduction
 from cukern._reduction_kernel import choose_division
+from cukern._reduction_source import Division, ReductionFormula, reducer_of, reduction_source
 
 
 def l2norm() -> cukern.ReductionKernel:
@@ -106,6 +108,14 @@ class TestResults:
         assert (cukern.asnumpy(out) == 67).all()
         for begin in (0, 1, 3):  # vectors, and addresses that don't allow them
             assert cukern.asnumpy(kernel(x[:, begin:], out, axis=1)).tolist() == [67 - begin] * 3
+
+    @pytest.mark.parametrize("preamble", ["", "#define LOAD __ldg"])
+    def test_kernels_follow_the_one_before(self, formulas_on: str, preamble: str) -> None:
+        kernel = cukern.ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0", preamble=preamble)
+        for count in (20, 1 << 20):
+            assert kernel(cukern.ones(count)).item() == count
+        kernels = [each for found in kernel._kernels.values() for each in found[:2] if each is not None]
+        assert [each._follows for each in kernels] == [not preamble] * 3, "of one kernel, and of two"
 
     def test_indices_and_no_identity(self, formulas_on: str) -> None:
         preamble = """
@@ -240,6 +250,15 @@ class TestRefusals:
         use("host")
         with pytest.raises(RuntimeError, match="l2norm: formulas in C\\+\\+ need a GPU"):
             l2norm()(np.zeros(3))
+
+
+@pytest.mark.parametrize("slices", [False, True])
+def test_kernels_wait_for_the_one_before(slices: bool) -> None:
+    x, y = (source.Operand(source.Parameter(name, "T"), "float32", "packed") for name in "xy")
+    formula = ReductionFormula("total", "x", reducer_of("float", "a + b", "0"), "y = a", True)
+    text = reduction_source(formula, [x], [y], {"T": "float32"}, Division(1, 32, True, slices=slices))
+    waits = re.findall(r"__global__ void [^{]* \{\n    _follow_kernel_before\(\);\n", text)
+    assert len(waits) == text.count("__global__") == 1 + slices
 
 
 class TestDivision:

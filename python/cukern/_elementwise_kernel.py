@@ -151,7 +151,7 @@ class ElementwiseKernel(FormulaKernel):
             inputs = len(self.in_params)
             source = elementwise_source(self._formula, operands[:inputs], operands[inputs:], types, loop)
             kernel = self._kernels[text_key] = _cukern.RawKernel(source, self.name, self._options)
-            kernel._follows = self._formula.may_follow
+            kernel._follows = self._may_follow(self._formula)
         plan.block = block
         plan.launches = [(kernel, max(1, min(-(-count // (loop.vector * block)), MOST_BLOCKS)))]
         return plan

@@ -47,6 +47,8 @@ class Plan:
 class FormulaKernel:
     """What `ElementwiseKernel` and `ReductionKernel` have in common."""
 
+    _has_own_text = True  # which a user wrote
+
     def __init__(
         self,
         in_params: str | tuple[Parameter, ...],
@@ -71,6 +73,10 @@ class FormulaKernel:
 
     def __repr__(self) -> str:
         return f"<cukern.{type(self).__name__} {self.name}>"
+
+    def _may_follow(self, formula: Any) -> bool:
+        """Whether kernels of a formula, which wait for the kernel before, may be launched while that still runs."""
+        return not self._has_own_text or not (self._options or formula.may_load_early)
 
     def _repeat(self, args: tuple[Any, ...], options: Any) -> tuple[Any, ...] | None:
         """Return the outputs of a call that repeats an earlier one; None where it does not."""

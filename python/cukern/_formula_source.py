@@ -37,8 +37,8 @@ _RESERVED = {"n", "i", "_ind"}
 _INDEX = re.compile(r"\bi\b")
 _COUNT = re.compile(r"\b(?:i|n|_ind)\b")
 _JUMPS = re.compile(r"\b(?:continue|return|break|goto)\b")
-# Loads that the compiler may move to before the wait for the kernel before; who knows what a header does.
-_MOVABLE = re.compile(r'__ldg|restrict|\basm\b|#\s*include(?!\s*"formulas/)')
+# What may stand for a load that the compiler is free to move to before the wait for the kernel before.
+_MOVABLE = re.compile(r"ldg|restrict|asm|include|##|\\\n|\?\?/")
 
 
 @dataclass(frozen=True)
@@ -211,9 +211,9 @@ __device__ inline void _follow_kernel_before() {
 """
 
 
-def may_follow(*texts: str) -> bool:
-    """Return whether a kernel of these texts, which waits for the kernel before, loads nothing before that."""
-    return not any(_MOVABLE.search(text) for text in texts)
+def may_load_early(*texts: str) -> bool:
+    """Return whether texts of a user may hold loads that the compiler moves to before a kernel's first statement."""
+    return any(_MOVABLE.search(text) for text in texts)
 
 
 def prelude(operands: Sequence[Operand], preamble: str, types: dict[str, str], index: str) -> str:
@@ -258,9 +258,9 @@ class Formula:
         return _JUMPS.search(self.operation) is not None
 
     @property
-    def may_follow(self) -> bool:
-        """Whether its kernel may be launched while the one before it still runs."""
-        return may_follow(self.operation, self.preamble, self.loop_prep, self.after_loop)
+    def may_load_early(self) -> bool:
+        """Whether its kernel may load memory before it has waited for the kernel before it."""
+        return may_load_early(self.operation, self.preamble, self.loop_prep, self.after_loop)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,8 @@ CUKERN_HD Finish fused_finish(Op op, long long elements, double correction) {
 class _FusedElementwise(ElementwiseKernel):
     """The kernel of a function without a reduction."""
 
+    _has_own_text = False
+
     def __init__(self, trace: Trace, parameters: tuple[Parameter, ...], outputs: Sequence[Traced], name: str) -> None:
         live = trace.live_names([each._name for each in outputs])
         lines = _lines_of(trace.lines, live) + [f"y{i} = {each._name};" for i, each in enumerate(outputs)]
@@ -61,6 +63,8 @@ class _FusedElementwise(ElementwiseKernel):
 
 class _FusedReduction(ReductionKernel):
     """The kernel of a function that ends in a reduction."""
+
+    _has_own_text = False
 
     def __init__(self, trace: Trace, parameters: tuple[Parameter, ...], outputs: Sequence[Traced], name: str) -> None:
         assert trace.reduction is not None

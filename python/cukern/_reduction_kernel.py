@@ -221,7 +221,10 @@ class ReductionKernel(FormulaKernel):
         found = self._kernels.get(text_key)
         if found is None:
             source = reduction_source(formula, operands[:inputs], operands[inputs:], types, division)
-            found = self._kernels[text_key] = _load(source, formula, self._options, division.slices)
+            found = self._kernels[text_key] = _load(source, self.name, self._options, division.slices)
+            for kernel in found[:2]:
+                if kernel is not None:
+                    kernel._follows = self._may_follow(formula)
         plan.block = division.threads
         plan.launches = [(found[0], blocks * slices)]
         if division.slices:
@@ -230,16 +233,14 @@ class ReductionKernel(FormulaKernel):
         return plan
 
 
-def _load(source: str, formula: ReductionFormula, options: Sequence[str], slices: bool) -> tuple[Any, Any, int]:
+def _load(source: str, name: str, options: Sequence[str], slices: bool) -> tuple[Any, Any, int]:
     """Return the kernel; of one with slices also the one that joins them, and the size of a partial result."""
-    names = [formula.name, f"{formula.name}_join"] if slices else [formula.name]
+    names = [name, f"{name}_join"] if slices else [name]
     module = _cukern.RawModule(code=source, options=options, name_expressions=names)
-    kernels = [module.get_function(each) for each in names]
-    for kernel in kernels:
-        kernel._follows = formula.may_follow
     if not slices:
-        return kernels[0], None, 0
-    return kernels[0], kernels[1], module.get_global("_size_of_sum", "uint8").nbytes
+        return module.get_function(name), None, 0
+    size = module.get_global("_size_of_sum", "uint8").nbytes
+    return module.get_function(names[0]), module.get_function(names[1]), size
 
 
 def _axes(name: str, axis: Any, ndim: int) -> list[int]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._formula_source import Operand, may_follow, moving_operands, operand_parameters, prelude
+from ._formula_source import Operand, may_load_early, moving_operands, operand_parameters, prelude
 
 IN_FLIGHT = 4  # loads of a thread
 _INDEX = re.compile(r"\b_[iIjJ]\b")
@@ -48,9 +48,9 @@ class ReductionFormula:
         return self.uses_index or _COUNT.search(self._text) is not None
 
     @property
-    def may_follow(self) -> bool:
-        """Whether its kernels may be launched while the ones before them still run."""
-        return may_follow(self._text, self.reducer)
+    def may_load_early(self) -> bool:
+        """Whether its kernels may load memory before they have waited for the kernel before them."""
+        return may_load_early(self._text, self.reducer)
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ public:
             CUKERN_TRY(function_of(own, current_context(), &function));
             error = start(function, shape, parameters, stream);
         }
-        return check(error, "cuLaunchKernel");
+        return check(error, has_attributes(shape) ? "cuLaunchKernelEx" : "cuLaunchKernel");
     }
 
 private:
@@ -200,13 +200,17 @@ private:
         return CUKERN_OK;
     }
 
+    static bool has_attributes(const LaunchShape &shape) noexcept {
+        return shape.cooperative || shape.cluster[0] != 0 || shape.follows;
+    }
+
     cudaError_t start(CUfunction function, const LaunchShape &shape, const void *parameters,
                       CUstream stream) const noexcept {
         std::size_t bytes = bytes_;
         void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<void *>(parameters),
                          CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
         void **const buffer = bytes > 0 ? extra : nullptr;
-        if (!shape.cooperative && shape.cluster[0] == 0 && !shape.follows)
+        if (!has_attributes(shape))
             return static_cast<cudaError_t>(launch_function()(
                 function, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0], shape.block[1],
                 shape.block[2], shape.shared, reinterpret_cast<cudaStream_t>(stream), nullptr, buffer));

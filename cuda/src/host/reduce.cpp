@@ -130,18 +130,20 @@ private:
     std::atomic<std::int64_t> piece_;
 };
 
-// Whether the first results are all decided by so many elements.
+// Whether results from all over are decided by so many elements.
 template <Op op, typename T>
 bool are_decided_by(const ReduceLaunch &launch, std::int64_t elements) noexcept {
-    constexpr std::int64_t kAsked = 8;
-    NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, 0);
-    for (std::int64_t i = 0; i < std::min(kAsked, launch.kept); ++i, it.advance(1))
+    constexpr std::int64_t kAsked = 16;
+    const std::int64_t step = (launch.kept - 1) / kAsked + 1;
+    for (std::int64_t i = 0; i < launch.kept; i += step) {
+        const NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, i);
         if (!decides<op, T>(reduce_range<op, T>(launch, it.offset, 0, elements), launch.op)) return false;
+    }
     return true;
 }
 
-// How many elements of a result are looked at, by what the first results tell: threads that are woken for rows
-// which end where they begin cost more than they save.
+// How many elements of a result are looked at, by what some results tell: threads that are woken for rows which
+// end where they begin cost more than they save.
 template <Op op, typename T>
 std::int64_t likely_looked_at(const ReduceLaunch &launch) noexcept {
     if constexpr (op == Op::any || finds_truth<op, T>)
@@ -209,8 +211,11 @@ void reduce_as(const ReduceLaunch &launch) noexcept {
     if (parts == nullptr) {
         const bool may_share = elements > static_cast<double>(worth);
         const std::int64_t looked_at = in_columns || !may_share ? launch.reduced : likely_looked_at<op, T>(launch);
-        const std::int64_t grain =
-            std::max<std::int64_t>(in_columns ? kNarrow : 1, worth / std::max<std::int64_t>(1, looked_at));
+        // The other results may tell something else: a thread takes so much at most.
+        constexpr std::int64_t kMostUntold = 32;
+        const std::int64_t rows = std::min(worth / std::max<std::int64_t>(1, looked_at),
+                                           kMostUntold * worth / std::max<std::int64_t>(1, launch.reduced));
+        const std::int64_t grain = std::max<std::int64_t>(in_columns ? kNarrow : 1, rows);
         parallel_for(launch.kept, grain, [&](std::int64_t begin, std::int64_t end) {
             if (in_columns) return reduce_columns<op, T>(launch, finish, begin, end);
             reduce_results<op, T>(launch, finish, begin, end);

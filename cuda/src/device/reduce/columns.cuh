@@ -7,8 +7,9 @@
 //   with several loads in flight, which are joined in pairs, indices one by one; it does so in each segment, a
 //   place in the other reduced dimensions. A block is a row of tiles, each of so many columns, rows and segments.
 //   The threads of a tile that have the same columns join in shared memory, in pairs, and the results are stored
-//   side by side. Blocks share the rows or the segments of few results. Of a few long rows a thread takes all, of
-//   aligned long elements by half a vector, so that more blocks are under way. Limited by device memory.
+//   in the order of the columns. Blocks share the rows or the segments of few results. Of a few long rows a thread
+//   takes all, of aligned long elements by half a vector, so that more blocks are under way. Limited by device
+//   memory.
 #pragma once
 
 #include "device/follow.cuh"
