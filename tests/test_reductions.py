@@ -114,6 +114,21 @@ def test_many_partial_results(name: str, rng: np.random.Generator) -> None:
             assert_reduced(cukern.asnumpy(result), name, a[..., part], axis=axis)
 
 
+@pytest.mark.parametrize("backend", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_work_for_all_multiprocessors(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    """Less is spread over more threads: single columns in the place of vectors, and fewer short rows at once."""
+    vector = 16 // dtype.itemsize
+    shapes = [((33_000, 16), 0), ((34_000, vector + 1), 1)]  # columns that blocks share, and short rows
+    if not takes_few():
+        shapes += [((3, 66 * 256 * vector), 0), ((20, 50_000), 0), ((700, 800), 0)]
+    for shape, axis in shapes:
+        a = values(rng, name, shape, dtype)
+        own = cukern.asarray(a)
+        assert_reduced(cukern.asnumpy(getattr(cukern, name)(own, axis=axis)), name, a, axis=axis)
+
+
 @pytest.mark.parametrize(
     "dtype", [t for t in ELEMENT_TYPES if t.name in ("bool", "int8", "float32", "complex128")], ids=str
 )

@@ -103,6 +103,16 @@ bool are_vectors(const ReduceLaunch &launch, const ReduceTraits &traits, int acr
            are_whole(launch.reduced_strides, launch.num_reduced, -1, traits.element_bytes);
 }
 
+// Whether single columns are faster than vectors of them: of little work, and where vectors leave multiprocessors
+// idle, unless rows are shared, and single columns do not.
+bool are_few_vectors(const ReduceLaunch &launch, const ReduceTraits &traits, int down) noexcept {
+    const std::int64_t elements = launch.kept * launch.reduced;
+    const int height_bits = tile_height_bits(false, launch.reduced_shape[down], 16);
+    const std::int64_t blocks = (launch.kept << height_bits) / kThreads;  // of single columns
+    return elements < kLittleWork || (elements < kMediumWork && blocks / traits.vector < kMultiprocessors / 2 &&
+                                      blocks >= kMultiprocessors / 4);
+}
+
 }  // namespace
 
 ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, RowsPlan *plan) noexcept {
@@ -120,14 +130,16 @@ ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, Row
     // A row that is not aligned touches one vector more.
     const std::int64_t vectors = divided_up(p.n, traits.vector) + (aligned ? 0 : 1);
     grid.parts = 1;
-    grid.is_short = vectors <= 32 && p.rows > 1 && p.num_segments == 1;
-    if (grid.is_short) {
+    const bool has_short_rows = vectors <= 32 && p.rows > 1 && p.num_segments == 1;
+    if (has_short_rows) {
         p.groups.bits = bits_from(vectors);
-        grid.blocks = static_cast<unsigned>(divided_up(launch.kept, (kThreads >> p.groups.bits) * kInFlight));
-        return grid;
+        const std::int64_t blocks = divided_up(launch.kept, (kThreads >> p.groups.bits) * kInFlight);
+        grid.is_short = blocks >= kMultiprocessors;
+        grid.blocks = static_cast<unsigned>(blocks);
+        if (grid.is_short) return grid;
     }
-    const int bits = bits_from(divided_up(vectors, row_vectors(traits.index)));
-    p.groups.bits = std::clamp(bits, kLeastRowBits, kThreadBits);
+    const int vectors_of_thread = has_short_rows ? kShortRowVectors : row_vectors(traits.index);
+    p.groups.bits = std::clamp(bits_from(divided_up(vectors, vectors_of_thread)), kLeastRowBits, kThreadBits);
     // Few rows: wider groups, as long as each thread has its loads in flight, and a block of its own for a row if
     // it has twice as many.
     while (p.groups.bits < kThreadBits && launch.kept << p.groups.bits < kRowBlocks * kThreads &&
@@ -171,7 +183,7 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
     const bool in_order = !traits.index || launch.num_reduced == 1;
     const bool halves = grid.few && traits.element_bytes >= 4 && !traits.variance;
     grid.size = 1;
-    if (in_order && are_vectors(launch, traits, layout.across))
+    if (in_order && are_vectors(launch, traits, layout.across) && !are_few_vectors(launch, traits, layout.down))
         grid.size = halves ? std::max(1, traits.vector / 2) : traits.vector;
     const int size = grid.size;
     p.columns = static_cast<unsigned>(launch.kept / size);

@@ -36,6 +36,9 @@ constexpr int kRowSums = 2;       // running results of a thread along a row
 constexpr int kLeastRowBits = 3;  // of the threads that take a row
 // Vectors of a row for each thread, up to which groups stay narrow: joining threads takes longer than going on.
 constexpr int row_vectors(bool index) { return index ? 32 : 16; }
+// Of short rows that four at a time are too few for all multiprocessors: 70 such cases took 0.86 of the time, rows
+// of argmax half. With one vector some took up to 1.2 of the time.
+constexpr int kShortRowVectors = 2;
 // Loads of a thread along a row. Of rows that blocks share it has many more to do, as many as registers hold
 // beside an index, or what a variance is made of.
 constexpr int row_loads(int element_bytes, bool heavy, bool split) {
@@ -48,6 +51,13 @@ constexpr std::int64_t kColumnBlocks = 1056;
 // run alone, took sums over axis 0 of (16384, 16384) 3 percent longer in float32 and 4 in bfloat16.
 constexpr std::int64_t kVectorColumnBlocks = 528;
 constexpr int kVectorLoads = 8;
+// Elements up to which a thread takes a single column, not a vector of them: the unrolled code of a vector of
+// short elements takes longer than what it loads. `max` of 4 rows of 30528 uint8 took 4.3 us by vectors, 1.7 by
+// columns.
+constexpr std::int64_t kLittleWork = 1 << 19;
+// The same where vectors fill less than half of the multiprocessors, and columns at least a quarter of them: 0.56
+// to 0.9 of the time; beyond this or with more blocks they took up to 1.8 of it.
+constexpr std::int64_t kMediumWork = 1 << 23;
 constexpr int kManyRows = 64;           // of a thread, beside which joining threads takes no time
 constexpr std::int64_t kLeastRows = 8;  // that are worth for threads to lie along
 // Elements of a column for each thread, up to which few threads lie along it: joining them takes longer than going
