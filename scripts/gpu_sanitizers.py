@@ -22,6 +22,10 @@ KERNEL_TESTS = [
         f"test_reductions.py::test_sizes[cuda-{row}]"
         for row in ("sum-float32", "max-int8", "argmax-float64", "any-bool")
     ),
+    *(
+        f"test_reductions.py::test_work_for_all_multiprocessors[{row}-cuda]"
+        for row in ("sum-float32", "argmax-uint8", "var-float16", "any-complex64")
+    ),
     "test_reductions.py::test_axes[cuda-mean-complex64]",
     "test_cumulative.py::test_sizes[cuda-cumulative_sum-float32]",
     "test_cumulative.py::test_axes[cuda-cumulative_prod-complex64]",

@@ -158,7 +158,7 @@ def product(m: int, n: int, k: int, dtype: str = "float32") -> Work:
 def works() -> dict[str, Work]:
     """Return a call for each kernel."""
     x, wide, truths = empty(1024, 1024), empty(2048, 2048), cukern.ones((1024, 1024), "bool")
-    beside, short_rows, lines, line = empty(200_000, 3), empty(40_000, 8), empty(48, 4800), empty(1 << 20)
+    beside, short_rows, lines, line = empty(200_000, 3), empty(100_000, 8), empty(48, 4800), empty(1 << 20)
     return {
         "contiguous": work(cukern.add, x, empty(1024, 1024), x, x),
         "convert": copy(x, empty(1024, 1024, dtype="float64"), x),
@@ -168,7 +168,7 @@ def works() -> dict[str, Work]:
         "where": work(cukern.where, x, empty(1024, 1024), truths, x, x),
         "strided": work(cukern.sqrt, wide, empty(1024, 1024), wide[::2, ::2]),
         "rows": work(cukern.sum, x, empty(1024), x, axis=1),
-        "short_rows": work(cukern.sum, short_rows, empty(40_000), short_rows, axis=1),
+        "short_rows": work(cukern.sum, short_rows, empty(100_000), short_rows, axis=1),
         "columns": work(cukern.sum, x, empty(1024), x, axis=0),
         "combine": work(cukern.sum, line, empty(), line),
         "scan_columns": work(cukern.cumulative_sum, lines, empty(48, 4800), lines, axis=0),
