@@ -273,3 +273,18 @@ def test_whole_powers_of_complex_numbers(dtype: type, rng: np.random.Generator) 
     exponents = np.arange(-99, 100)[:, None]
     check("pow", near, exponents.astype(np.int8))
     check("pow", near * near.dtype.type(1j), exponents.astype(dtype))
+
+
+def test_logaddexp_of_nothing() -> None:
+    """Beside what vanishes an operand is left as it is, however small."""
+    x = np.array([0.0, 1e-38, -1e-38, 1e-45, 5.0, -5.0], np.float32)
+    for nothing in (-np.inf, -1000.0):
+        np.testing.assert_array_equal(cukern.asnumpy(cukern.logaddexp(x, np.full_like(x, nothing))), x)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_signs_of_numbers_on_the_axes(dtype: str) -> None:
+    """Are exact."""
+    x = np.arange(1, 1000).astype(dtype)
+    for turn in (1, -1, 1j, -1j):
+        np.testing.assert_array_equal(cukern.asnumpy(cukern.sign(x * turn)), np.full_like(x, turn))

@@ -48,6 +48,15 @@ def test_binary(float_math: Callable[..., np.ndarray], name: str, rng: np.random
     assert_close(float_math, name, *pairs(rng, 3_000_000))
 
 
+def test_logaddexp_of_nothing(float_math: Callable[..., np.ndarray]) -> None:
+    """Beside what vanishes an operand is left as it is, however small, where errors are measured by 0.7."""
+    x = np.array([0.0, 1e-38, -1e-38, 1e-45, 5.0, -5.0], np.float32)
+    for nothing in (-np.inf, -3e38, -1000.0, -110.0):
+        y = np.full_like(x, nothing)
+        np.testing.assert_array_equal(float_math("logaddexp", x, y), x)
+        np.testing.assert_array_equal(float_math("logaddexp", y, x), x)
+
+
 def test_rough_angle(float_math: Callable[..., np.ndarray], rng: np.random.Generator) -> None:
     """The angle of complex numbers, whose bound is of the modulus: two units more than atan2."""
     special = np.array(SPECIAL, np.float32)

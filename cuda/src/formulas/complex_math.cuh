@@ -101,6 +101,21 @@ CUKERN_HD SineCosine<R> sine_and_cosine(R x) {
 #endif
 }
 
+// Both hyperbolic functions, of float32 by one exponential. With e = exp(|x|) - 1 the sine is
+// (e + e / (e + 1)) / 2, the cosine (e + 1 + 1 / (e + 1)) / 2.
+template <typename R>
+CUKERN_HD SineCosine<R> hyperbolic_sine_and_cosine(R x) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(R) == sizeof(float)) {
+        const float e = std::expm1(std::abs(x));
+        const float inverse = float_math::rough_inverse(e + 1);
+        const float rest = e < 1 ? e * inverse : 1 - inverse;
+        return {std::copysign((e + rest) / 2, x), (e + 1 + inverse) / 2};
+    }
+#endif
+    return {std::sinh(x), std::cosh(x)};
+}
+
 // exp of more overflows; and exp of it.
 template <typename R>
 inline constexpr R kLargeExp = static_cast<R>(sizeof(R) == sizeof(float) ? 88 : 709);
@@ -151,9 +166,9 @@ CUKERN_LONG_FUNCTION C expm1(C z) {
 template <typename R>
 CUKERN_HD R power_of_two(int exponent) {
     if constexpr (sizeof(R) == sizeof(float))
-        return bit_cast<float>((exponent + 127) << 23);
+        return bit_cast<float>(static_cast<std::uint32_t>(exponent + 127) << 23);
     else
-        return bit_cast<double>(static_cast<std::int64_t>(exponent + 1023) << 52);
+        return bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
 }
 template <typename R>
 CUKERN_HD int exponent_beyond(R x) {
@@ -163,24 +178,27 @@ CUKERN_HD int exponent_beyond(R x) {
         return static_cast<int>(bit_cast<std::int64_t>(x) >> 52) - 1022;
 }
 
-// log(abs(z)), by log1p of what the square is beyond 1. Near 1 that is all; else z is scaled first, so that the
-// larger part is from 0.5 to 1.
+// The logarithm of a number's modulus, as that of 1 + beyond over 2, and of a power of two.
+template <typename R>
+struct LogModulus {
+    R beyond;
+    int exponent;
+    CUKERN_HD R value() const { return std::log1p(beyond) / 2 + static_cast<R>(exponent) * static_cast<R>(kLn2); }
+};
+
+// By what the square is beyond 1. Near 1 that is all; else z is scaled first, so that the larger part is from 0.5
+// to 1.
 template <typename C>
-CUKERN_LONG_FUNCTION Part<C> log_modulus(C z) {
+CUKERN_LONG_FUNCTION LogModulus<Part<C>> modulus_beyond_1(C z) {
     using R = Part<C>;
     constexpr int kFar = sizeof(R) == sizeof(float) ? 64 : 512;
-    if (std::isinf(z.real) || std::isinf(z.imag)) return part<C>(kInfinity);
+    if (std::isinf(z.real) || std::isinf(z.imag)) return {part<C>(kInfinity), 0};
     const R u = std::abs(z.real);
     const R v = std::abs(z.imag);
     R x = u < v ? v : u;
     R y = u < v ? u : v;
-    if (x != x || y != y) return part<C>(nan_value());
-    if (x == 0) return part<C>(-kInfinity);
-#ifndef __CUDA_ARCH__
-    if constexpr (sizeof(R) == sizeof(float)) return log_modulus_by_squares(u, v);
-#endif
     int exponent = 0;
-    if (!(x > R(0.5) && x < R(1.5))) {
+    if (!(x > R(0.5) && x < R(1.5)) && x != 0) {
         exponent = x > power_of_two<R>(kFar) ? kFar : x < power_of_two<R>(-kFar) ? -kFar : 0;
         x *= power_of_two<R>(-exponent);
         y *= power_of_two<R>(-exponent);
@@ -189,7 +207,19 @@ CUKERN_LONG_FUNCTION Part<C> log_modulus(C z) {
         y *= power_of_two<R>(-own);
         exponent += own;
     }
-    return std::log1p((x - 1) * (x + 1) + y * y) / 2 + static_cast<R>(exponent) * part<C>(kLn2);
+    return {(x - 1) * (x + 1) + y * y, exponent};
+}
+
+template <typename C>
+CUKERN_LONG_FUNCTION Part<C> log_modulus(C z) {
+#ifndef __CUDA_ARCH__
+    if constexpr (sizeof(C) == sizeof(Complex64)) {
+        const float u = std::abs(z.real);
+        const float v = std::abs(z.imag);
+        if (u + v > 0 && std::fmax(u, v) < kInfinity) return log_modulus_by_squares(u, v);
+    }
+#endif
+    return modulus_beyond_1(z).value();
 }
 
 template <typename C>
@@ -213,9 +243,10 @@ CUKERN_LONG_FUNCTION C log1p(C z) {
     if constexpr (sizeof(C) == sizeof(Complex64))
         if (is_finite(z)) return {log_modulus_of_1_and(z.real, z.imag), argument};
 #endif
-    if (largest(z) < part<C>(0.5) && is_finite(z))
-        return {std::log1p(z.real * (2 + z.real) + z.imag * z.imag) / 2, argument};
-    return {log_modulus(shifted), argument};
+    // One path from there: neighbouring threads would take two logarithms one after the other.
+    LogModulus<Part<C>> modulus = modulus_beyond_1(shifted);
+    if (largest(z) < part<C>(0.5) && is_finite(z)) modulus = {z.real * (2 + z.real) + z.imag * z.imag, 0};
+    return {modulus.value(), argument};
 }
 
 // Scaled by an even power of two where a square would overflow or vanish.
@@ -266,7 +297,8 @@ CUKERN_LONG_FUNCTION C cosh(C z) {
         const R half = R(0.5);
         return {times_exp<R>(c, std::abs(x), half), times_exp<R>(s, std::abs(x), std::copysign(half, x))};
     }
-    return {std::cosh(x) * c, std::sinh(x) * s};
+    const auto [sine, cosine] = hyperbolic_sine_and_cosine(x);
+    return {cosine * c, sine * s};
 }
 
 template <typename C>
@@ -284,7 +316,8 @@ CUKERN_LONG_FUNCTION C sinh(C z) {
         const R half = R(0.5);
         return {times_exp<R>(c, std::abs(x), std::copysign(half, x)), times_exp<R>(s, std::abs(x), half)};
     }
-    return {std::sinh(x) * c, std::cosh(x) * s};
+    const auto [sine, cosine] = hyperbolic_sine_and_cosine(x);
+    return {sine * c, cosine * s};
 }
 
 template <typename C>
@@ -312,8 +345,9 @@ CUKERN_HD C cos(C z) {
 }
 template <typename C>
 CUKERN_HD C sin(C z) {
-    if (std::isinf(z.imag) && !std::isfinite(z.real)) return {part<C>(nan_value()), part<C>(kInfinity)};
-    return minus_i(sinh(plus_i(z)));
+    const C found = minus_i(sinh(plus_i(z)));
+    const bool has_no_direction = std::isinf(z.imag) && !std::isfinite(z.real);
+    return has_no_direction ? C{part<C>(nan_value()), part<C>(kInfinity)} : found;
 }
 template <typename C>
 CUKERN_HD C tan(C z) {

@@ -10,6 +10,14 @@ namespace cukern::complex_math {
 
 // x / abs(x): of 0 itself, of an infinite part its direction.
 CUKERN_LONG_FUNCTION Z sign(Z z) {
+#ifdef __CUDA_ARCH__
+    const double square = z.real * z.real + z.imag * z.imag;
+    // Not where one part is 0: there the other one of the result is 1 or -1, without an error.
+    if (z.real != 0 && z.imag != 0 && square > 1e-280 && square < 1e280) {
+        const double one = ::rsqrt(square);
+        return {z.real * one, z.imag * one};
+    }
+#endif
     const double modulus = std::hypot(z.real, z.imag);
     if (modulus == 0) return {0, 0};
     if (std::isinf(modulus)) {

@@ -137,26 +137,18 @@ struct Formula<Op::minimum> {
     }
 };
 
-#define CUKERN_COARSE_FORMULA(id)                                                               \
-    template <>                                                                                 \
-    struct Formula<Op::id> {                                                                    \
-        template <typename T>                                                                   \
-        CUKERN_HD static T apply(T a, T b) {                                                    \
-            return real_math::id(a, b);                                                         \
-        }                                                                                       \
-        CUKERN_HD static float apply_coarse(float a, float b) { return coarse_math::id(a, b); } \
+#define CUKERN_FUNCTION_OF_TWO(id, function) \
+    template <>                              \
+    struct Formula<Op::id> {                 \
+        template <typename T>                \
+        CUKERN_HD static T apply(T a, T b) { \
+            return function(a, b);           \
+        }                                    \
     };
-CUKERN_COARSE_FORMULA(hypot)
-CUKERN_COARSE_FORMULA(atan2)
-#undef CUKERN_COARSE_FORMULA
-
-template <>
-struct Formula<Op::logaddexp> {
-    template <typename T>
-    CUKERN_HD static T apply(T a, T b) {
-        return real_math::log_of_sum(a, b);
-    }
-};
+CUKERN_FUNCTION_OF_TWO(hypot, real_math::hypot)
+CUKERN_FUNCTION_OF_TWO(atan2, real_math::atan2)
+CUKERN_FUNCTION_OF_TWO(logaddexp, real_math::log_of_sum)
+#undef CUKERN_FUNCTION_OF_TWO
 
 // On elements as they are stored.
 template <>

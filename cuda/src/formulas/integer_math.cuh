@@ -86,14 +86,42 @@ CUKERN_HD bool is_wide_shift(T by) {
     return static_cast<std::make_unsigned_t<T>>(by) >= 8 * sizeof(T);  // a negative one too
 }
 
+#ifdef __CUDA_ARCH__
+// The processor's own shifts, by which wide ones shift all bits out; of C++ they are undefined.
+__device__ inline std::uint32_t any_shift_left(std::uint32_t value, std::uint32_t by) {
+    std::uint32_t result;
+    asm("shl.b32 %0, %1, %2;" : "=r"(result) : "r"(value), "r"(by));
+    return result;
+}
+__device__ inline std::uint32_t any_shift_right(std::uint32_t value, std::uint32_t by) {
+    std::uint32_t result;
+    asm("shr.u32 %0, %1, %2;" : "=r"(result) : "r"(value), "r"(by));
+    return result;
+}
+__device__ inline std::int32_t any_shift_right(std::int32_t value, std::uint32_t by) {
+    std::int32_t result;
+    asm("shr.s32 %0, %1, %2;" : "=r"(result) : "r"(value), "r"(by));
+    return result;
+}
+#endif
+
 template <typename T>
 CUKERN_HD T shifted_left(T value, T by) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(T) <= 4)
+        return static_cast<T>(any_shift_left(static_cast<std::uint32_t>(value), static_cast<std::uint32_t>(by)));
+#endif
     return is_wide_shift(by) ? T{0}
                              : static_cast<T>(static_cast<std::uint64_t>(value) << static_cast<unsigned>(by));
 }
 
 template <typename T>
 CUKERN_HD T shifted_right(T value, T by) {
+#ifdef __CUDA_ARCH__
+    using Wide = std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>;
+    if constexpr (sizeof(T) <= 4)
+        return static_cast<T>(any_shift_right(static_cast<Wide>(value), static_cast<std::uint32_t>(by)));
+#endif
     if (is_wide_shift(by)) return static_cast<T>(is_negative(value) ? -1 : 0);
     return static_cast<T>(value >> static_cast<unsigned>(by));
 }

@@ -9,9 +9,10 @@
 
 namespace cukern {
 
-// A quotient of floats cut to a whole number, and what is left, both exact.
+// A quotient of floats, the whole number next to it, or next but one, and what is left, which is exact.
 template <typename T>
 struct WholeQuotient {
+    T quotient;
     T whole;
     T rest;
 };
@@ -20,20 +21,25 @@ struct WholeQuotient {
 template <typename T>
 inline constexpr T kMostWhole = sizeof(T) == 8 ? T{1LL << 50} : T{1 << 21};
 
-// Not where the quotient is larger or no number. The quotient may have been rounded up to a whole number, in which
-// case what is left has the other sign.
+// To some units in the last place.
+template <typename T>
+CUKERN_HD T rough_ratio(T a, T b) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(T) == sizeof(float)) return a * float_math::rough_inverse(b);
+#endif
+    return a / b;
+}
+
+// Whether it did: not where the quotient is larger or no number, or b beyond what rough_inverse takes.
 template <typename T>
 CUKERN_HD bool divide_whole(T a, T b, WholeQuotient<T> *result) {
-    const T quotient = a / b;
-    if (!(std::abs(quotient) < kMostWhole<T>)) return false;
-    T whole = std::trunc(quotient);
-    T rest = whole == 0 ? a : std::fma(-whole, b, a);
-    if (rest != 0 && (rest < 0) != (a < 0)) {
-        whole -= std::copysign(T{1}, quotient);
-        rest = std::fma(-whole, b, a);
-    }
-    *result = {whole, rest};
-    return true;
+    constexpr T kShift = sizeof(T) == 8 ? T{3LL << 51} : T{3 << 22};  // sums with it are rounded to whole numbers
+    const T quotient = rough_ratio(a, b);
+    const bool is_small = std::abs(a) < std::abs(b);  // a - b may not be exact then
+    const T whole = is_small ? 0 : (quotient + kShift) - kShift;
+    const T rest = is_small ? a : std::fma(-whole, b, a);
+    *result = {quotient, whole, rest};
+    return std::abs(quotient) < kMostWhole<T> && std::abs(rest) < std::abs(b);
 }
 
 template <typename T>
@@ -41,30 +47,42 @@ CUKERN_LONG_FUNCTION T long_fmod(T a, T b) {
     return std::fmod(a, b);
 }
 
+template <typename T>
+CUKERN_HD T fmod(T a, T b) {
+#ifdef __CUDA_ARCH__  // where std::fmod takes as long for what is no number
+    constexpr T kInfinity = float_math::kInfinity;
+    if (b == 0 || b != b || !(std::abs(a) < kInfinity)) return kInfinity - kInfinity;
+#endif
+    return long_fmod(a, b);
+}
+
+template <typename T>
+CUKERN_HD bool has_other_sign(T rest, T b) {
+    return rest != 0 && (rest < 0) != (b < 0);
+}
+
 // NumPy's divmod: the remainder of fmod moved to the divisor's sign, and the quotient that belongs to it.
 template <typename T>
 CUKERN_HD T floor_remainder_of(T a, T b) {
     WholeQuotient<T> parts;
-    T rest = divide_whole(a, b, &parts) ? parts.rest : long_fmod(a, b);
-    if (b == 0) return rest;
-    if (rest == 0) return std::copysign(T{0}, b);
-    if ((b < 0) != (rest < 0)) rest += b;
-    return rest;
+    const T rest = divide_whole(a, b, &parts) ? parts.rest : fmod(a, b);
+    return has_other_sign(rest, b) ? rest + b : rest == 0 ? std::copysign(T{0}, b) : rest;
 }
 
 template <typename T>
 CUKERN_HD T floor_quotient_of(T a, T b) {
     WholeQuotient<T> parts;
     if (divide_whole(a, b, &parts)) {
-        if (parts.rest != 0 && (b < 0) != (parts.rest < 0)) parts.whole -= 1;
-        return parts.whole == 0 ? std::copysign(T{0}, a / b) : parts.whole;
+        const T whole = has_other_sign(parts.rest, b) ? parts.whole - 1 : parts.whole;
+        return whole == 0 ? std::copysign(T{0}, parts.quotient) : whole;
     }
     if (b == 0) return a / b;
-    const T rest = long_fmod(a, b);
+    const T rest = fmod(a, b);
     T quotient = (a - rest) / b;
-    if (rest != 0 && (b < 0) != (rest < 0)) quotient -= 1;
-    const T whole = std::floor(quotient);
-    return quotient - whole > T{0.5} ? whole + 1 : whole;
+    if (has_other_sign(rest, b)) quotient -= 1;
+    T whole = std::floor(quotient);
+    if (quotient - whole > T{0.5}) whole += 1;
+    return whole == 0 ? std::copysign(T{0}, a / b) : whole;
 }
 
 template <typename T>
@@ -110,43 +128,39 @@ CUKERN_REAL_FUNCTION(log_of_sum, cukern::log_of_sum)
 }  // namespace real_math
 
 // The same for results that are rounded to 16 bits: on a GPU CUDA's own, which are up to 4 units in the last place
-// of a float32 off, and a fraction of the work.
+// of a float32 off, where they are less work.
 namespace coarse_math {
 
 #ifdef __CUDA_ARCH__
-#define CUKERN_COARSE_FUNCTION(id) \
-    template <typename... Ts>      \
-    CUKERN_HD float id(Ts... x) {  \
-        return std::id(x...);      \
-    }
+#define CUKERN_COARSE_FUNCTION(id) using std::id;
+// A power of two, by a logarithm whose error stays small beside 16 bits for any finite result.
+template <typename T, typename U>
+CUKERN_HD float pow(T a, U b) {
+    return float_math::signed_power(a, b, ::exp2f(b * ::log2f(std::fabs(a))));
+}
 #else
-#define CUKERN_COARSE_FUNCTION(id)  \
-    template <typename... Ts>       \
-    CUKERN_HD float id(Ts... x) {   \
-        return real_math::id(x...); \
-    }
+#define CUKERN_COARSE_FUNCTION(id) using real_math::id;
+using real_math::pow;
 #endif
 CUKERN_COARSE_FUNCTION(tan)
 CUKERN_COARSE_FUNCTION(sinh)
 CUKERN_COARSE_FUNCTION(asinh)
 CUKERN_COARSE_FUNCTION(acosh)
 CUKERN_COARSE_FUNCTION(atanh)
-CUKERN_COARSE_FUNCTION(hypot)
-CUKERN_COARSE_FUNCTION(atan2)
-CUKERN_COARSE_FUNCTION(pow)
 #undef CUKERN_COARSE_FUNCTION
-
 }  // namespace coarse_math
 
 // Powers that few operations give within 2 units in the last place come to those, wherever they are met.
 template <typename T, typename Power>
 CUKERN_HD T real_power(T a, T b, Power power) {
-    if (b == 2) return a * a;
-    if (b == 3) return a * a * a;
-    if (b == -1) return 1 / a;
-    if (b == -2) return (1 / a) * (1 / a);
-    if (a > 0 && b == T{0.5}) return std::sqrt(a);
-    if (a > 0 && b == T{-0.5}) return 1 / std::sqrt(a);
+    if (std::abs(b) <= 3) {
+        if (b == 2) return a * a;
+        if (b == 3) return a * a * a;
+        if (b == -1) return 1 / a;
+        if (b == -2) return (1 / a) * (1 / a);
+        if (a > 0 && b == T{0.5}) return std::sqrt(a);
+        if (a > 0 && b == T{-0.5}) return 1 / std::sqrt(a);
+    }
     return power(a, b);
 }
 

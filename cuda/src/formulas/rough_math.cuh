@@ -20,11 +20,22 @@ CUKERN_HD float rough_quotient(float a, float b) {
 #endif
 }
 
-// The same of a root.
+// 1 / b to 1 unit, where b is from 2**-126 to 2**126.
+CUKERN_HD float rough_inverse(float b) {
+#ifdef __CUDA_ARCH__
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(b));
+    return inverse;
+#else
+    return 1 / b;
+#endif
+}
+
+// A root to some units, of a normal number.
 CUKERN_HD float rough_root(float a) {
 #ifdef __CUDA_ARCH__
     float root;
-    asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(a));
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(a));
     return root;
 #else
     return std::sqrt(a);
@@ -49,8 +60,8 @@ CUKERN_HD float rough_angle(float y, float x) {
     const float larger = u < v ? v : u;
     const float smaller = u < v ? u : v;
     const float scale = larger > 0x1p100F ? 0x1p-60F : larger < 0x1p-60F ? 0x1p60F : 1;
-    float q = rough_quotient(smaller * scale, larger * scale);
-    q = larger == 0 ? 0 : smaller == kInfinity ? 1 : q;
+    float q = smaller * scale * rough_inverse(std::fmax(larger * scale, 0x1p-100F));
+    q = smaller == kInfinity ? 1 : q;
     const float square = q * q;
     float p = 0.00276628346F;
     p = std::fma(p, square, -0.015731249F);
