@@ -188,6 +188,45 @@ def test_logic_of_one_type(dtype: np.dtype, rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(cukern.asnumpy(cukern.logical_not(x)), ~s)
 
 
+COMPARISONS = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]
+OF_BYTES = [*COMPARISONS, "maximum", "minimum", "logical_and", "logical_or", "logical_xor"]
+OF_TRUTHS = [*OF_BYTES, "add", "multiply", "bitwise_and", "bitwise_or", "bitwise_xor"]
+
+
+def pairs_of_bytes() -> tuple[np.ndarray, np.ndarray]:
+    """Return each byte beside each other one."""
+    first, second = np.meshgrid(np.arange(256, dtype=np.uint8), np.arange(256, dtype=np.uint8))
+    return first.reshape(-1), second.reshape(-1)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "bool"])
+def test_all_pairs_of_bytes(dtype: str) -> None:
+    """Which a GPU takes by words of four: beside each other, and where the second begins within a word."""
+    first, second = pairs_of_bytes()
+    a, b = (x.view(dtype) if dtype != "bool" else x % 3 == 0 for x in (first, second))
+    x, y = cukern.asarray(a), cukern.asarray(b)
+    for name in OF_TRUTHS if dtype == "bool" else OF_BYTES:
+        function, numpys = getattr(cukern, name), getattr(np, name)
+        np.testing.assert_array_equal(cukern.asnumpy(function(x, y)), numpys(a, b), name)
+        np.testing.assert_array_equal(cukern.asnumpy(function(x[:-1], y[1:])), numpys(a[:-1], b[1:]), name)
+        np.testing.assert_array_equal(cukern.asnumpy(function(x, y[300])), numpys(a, b[300]), name)
+    np.testing.assert_array_equal(cukern.asnumpy(cukern.logical_not(x)), ~(a != 0))
+
+
+@pytest.mark.gpu
+def test_bytes_that_are_true() -> None:
+    """On a GPU any byte but 0 is true, for every operation on bool."""
+    first, second = pairs_of_bytes()
+    a, b = first != 0, second != 0
+    x, y = (cukern.asarray(bytes_.view(np.bool_), copy=True) for bytes_ in (first, second))
+    for name in OF_TRUTHS:
+        wanted = getattr(np, name)(a, b)
+        np.testing.assert_array_equal(cukern.asnumpy(getattr(cukern, name)(x, y)).view(np.uint8), wanted, name)
+        apart = getattr(cukern, name)(x[::2], y[::2])
+        np.testing.assert_array_equal(cukern.asnumpy(apart).view(np.uint8), wanted[::2], name)
+    np.testing.assert_array_equal(cukern.asnumpy(cukern.logical_not(x)).view(np.uint8), ~a)
+
+
 @pytest.mark.gpu
 def test_elements_further_apart_than_32_bits_count() -> None:
     """Launched in parts: indices are of 32 bits."""

@@ -126,6 +126,38 @@ Pair __hmul2_rn(Pair a, Pair b) {
     return emulation::of_each(a, b, [](float x, float y) { return x * y; });
 }
 
+// Comparisons and extremes of the bytes of words.
+namespace emulation {
+template <typename Byte, typename F>
+unsigned of_bytes(unsigned a, unsigned b, F f) {
+    unsigned result = 0;
+    for (int shift = 0; shift < 32; shift += 8)
+        result |= static_cast<unsigned>(
+                      static_cast<unsigned char>(f(static_cast<Byte>(a >> shift), static_cast<Byte>(b >> shift))))
+                  << shift;
+    return result;
+}
+}  // namespace emulation
+#define EMULATE_BYTES(id, Byte, expression)                                                \
+    inline unsigned id(unsigned a, unsigned b) {                                           \
+        return emulation::of_bytes<Byte>(a, b, [](Byte x, Byte y) { return expression; }); \
+    }
+EMULATE_BYTES(__vseteq4, unsigned char, x == y)
+EMULATE_BYTES(__vsetne4, unsigned char, x != y)
+EMULATE_BYTES(__vsetltu4, unsigned char, x < y)
+EMULATE_BYTES(__vsetleu4, unsigned char, x <= y)
+EMULATE_BYTES(__vsetgtu4, unsigned char, x > y)
+EMULATE_BYTES(__vsetgeu4, unsigned char, x >= y)
+EMULATE_BYTES(__vsetlts4, signed char, x < y)
+EMULATE_BYTES(__vsetles4, signed char, x <= y)
+EMULATE_BYTES(__vsetgts4, signed char, x > y)
+EMULATE_BYTES(__vsetges4, signed char, x >= y)
+EMULATE_BYTES(__vmaxu4, unsigned char, x > y ? x : y)
+EMULATE_BYTES(__vminu4, unsigned char, x < y ? x : y)
+EMULATE_BYTES(__vmaxs4, signed char, x > y ? x : y)
+EMULATE_BYTES(__vmins4, signed char, x < y ? x : y)
+#undef EMULATE_BYTES
+
 template <typename A, typename B>
 constexpr std::common_type_t<A, B> min(A a, B b) {
     using C = std::common_type_t<A, B>;

@@ -94,13 +94,13 @@ __device__ auto apply_together(const E (&x)[inputs]) {
 }
 
 // How many elements of a vector are computed at once: the more, the longer is the code, and the more registers it
-// takes. Light operations take `most` or all; functions two, of 16-bit floats all, or four where they are long.
-// What is one instruction a word takes all.
+// takes. Light operations take `most` or all; functions all, or four where elements are bytes, or have 16 bits and
+// the function is long. What goes by words takes all.
 template <Op op, Group group, typename T>
 CUKERN_HD constexpr int elements_at_once(int most) {
     if (has_pairs<op, T> || sizeof(T) >= 8) return Vector<T>::kSize;
     constexpr bool kIsLong = has_coarse<Formula<op>> || (group == Group::binary_functions && op != Op::divide);
-    if (has_functions<group>) return sizeof(T) != 2 ? 2 : kIsLong ? 4 : Vector<T>::kSize;
+    if (has_functions<group>) return kIsLong || sizeof(T) == 1 ? 4 : Vector<T>::kSize;
     return most < Vector<T>::kSize ? most : Vector<T>::kSize;
 }
 
@@ -121,11 +121,15 @@ __device__ GroupVector<group, T> apply_in_parts(Words (&x)[inputs]) {
     constexpr int kMost = elements_at_once<op, group, T>(most);
     if constexpr (op == Op::copy) {
         return bit_cast<GroupVector<group, T>>(x[0]);
-    } else if constexpr (has_pairs<op, T>) {
+    } else if constexpr (has_pairs<op, T> || has_words<op, T>) {
         Words result;
 #pragma unroll
-        for (int i = 0; i < Words::kSize; ++i)
-            result.values[i] = apply_pair<op, T>(x[0].values[i], x[1].values[i]);
+        for (int i = 0; i < Words::kSize; ++i) {
+            if constexpr (has_pairs<op, T>)
+                result.values[i] = apply_pair<op, T>(x[0].values[i], x[1].values[i]);
+            else
+                result.values[i] = apply_word<op, T>(x[0].values[i], x[inputs - 1].values[i]);
+        }
         return bit_cast<GroupVector<group, T>>(result);
     } else if constexpr (kSize <= kMost) {
         Vector<T> own[inputs];
