@@ -185,31 +185,37 @@ __device__ T strided_result(ElementType compute, const T (&x)[inputs]) {
     return convert<T>(apply<op, T, inputs>(x));
 }
 
+// All at once, or in two rounds of a loop, of which the second is left out where the first does all.
 template <Op op, typename T, int inputs>
 __device__ Some<T> strided_results(ElementType compute, Some<T> (&x)[inputs], int count) {
     constexpr int kCount = kStridedElements<T>;
     constexpr int kBeside = kSideBySide<op, T>;
-    Some<T> results{};
+    static_assert(kCount == kBeside || kCount == 2 * kBeside);
+    Some<T> results;
+    T beside[kBeside];
+    bool is_last = count <= kBeside;
 #pragma unroll 1
-    for (int first = 0; first < kCount; first += kBeside) {
-        T beside[kBeside] = {};
-        if (first < count) {
+    while (true) {
 #pragma unroll
-            for (int e = 0; e < kBeside; ++e) {
-                T element[inputs];
+        for (int e = 0; e < kBeside; ++e) {
+            T element[inputs];
 #pragma unroll
-                for (int j = 0; j < inputs; ++j) element[j] = x[j].values[e];
-                beside[e] = strided_result<op, T, inputs>(compute, element);
-            }
+            for (int j = 0; j < inputs; ++j) element[j] = x[j].values[e];
+            beside[e] = strided_result<op, T, inputs>(compute, element);
         }
+        if (kBeside == kCount || is_last) break;
+        is_last = true;
 #pragma unroll
-        for (int k = 0; k < kCount; ++k) {
-            const bool moves = k + kBeside < kCount;
-            results.values[k] = moves ? results.values[(k + kBeside) % kCount] : beside[k + kBeside - kCount];
+        for (int e = 0; e < kBeside; ++e) {
+            results.values[e] = beside[e];
 #pragma unroll
-            for (int j = 0; j < inputs; ++j)
-                if (moves) x[j].values[k] = x[j].values[(k + kBeside) % kCount];
+            for (int j = 0; j < inputs; ++j) x[j].values[e] = x[j].values[e + kCount - kBeside];
         }
+    }
+#pragma unroll
+    for (int e = 0; e < kBeside; ++e) {
+        if (count <= kBeside) results.values[e] = beside[e];
+        if (kBeside < kCount) results.values[e + kCount - kBeside] = beside[e];
     }
     return results;
 }
