@@ -138,8 +138,10 @@ void use_logical_type(ElementwiseLaunch *launch) noexcept {
         launch->types[i] = launch->compute;
 }
 
-// Whether this is a test such as isnan, or signbit, on integers or bool, whose answer needs no floats.
-bool asks_integers(const ElementwiseCall &call) noexcept {
+// Whether this is a test such as isnan, or signbit, on integers or bool, whose answer needs no floats, or asks
+// real numbers for their imaginary part.
+bool needs_no_formula(const ElementwiseCall &call) noexcept {
+    if (call.op == Op::imag) return kind_of(call.inputs[0]->type) != 'c';
     const ResultRule rule = info(call.op).rule;
     if (rule != ResultRule::test && rule != ResultRule::sign) return false;
     return kind_of(call.inputs[0]->type) == 'b' || is_integer(call.inputs[0]->type);
@@ -158,7 +160,7 @@ void plan_answer(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcep
         own.inputs[1] = &value;
     } else {
         own.op = Op::copy;
-        value.type = ElementType::bool_;
+        value.type = call.op == Op::imag ? call.compute : ElementType::bool_;
         value.value.bytes[0] = call.op == Op::isfinite ? 1 : 0;
         own.inputs[0] = &value;
     }
@@ -179,7 +181,7 @@ void plan_power_of_truths(const ElementwiseCall &call, ElementwiseLaunch *launch
 }  // namespace
 
 void plan_elementwise(const ElementwiseCall &call, ElementwiseLaunch *launch) noexcept {
-    if (call.inputs[1] == nullptr && asks_integers(call)) {
+    if (call.inputs[1] == nullptr && needs_no_formula(call)) {
         plan_answer(call, launch);
         return;
     }
