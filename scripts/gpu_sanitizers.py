@@ -24,7 +24,7 @@ KERNEL_TESTS = [
     ),
     *(
         f"test_reductions.py::test_work_for_all_multiprocessors[{row}-cuda]"
-        for row in ("sum-float32", "argmax-uint8", "var-float16", "any-complex64")
+        for row in ("sum-float32", "argmax-int8", "var-float16", "any-complex128")
     ),
     "test_reductions.py::test_axes[cuda-mean-complex64]",
     "test_cumulative.py::test_sizes[cuda-cumulative_sum-float32]",

@@ -257,7 +257,7 @@ class TestAuto:
             cukern.explain_placement(cukern.add, np.ones(n), np.ones(n))["device"]
             for n in (1, 10, 1 << 17, 1 << 18, 1 << 22)
         ]
-        assert device[0] == device[1] >= 24e-6  # no call is expected to be shorter
+        assert device[0] == device[1] >= 20e-6  # no call is expected to be shorter
         assert device[2] < device[3] < device[4]
         assert device[3] - device[2] > 24 * (1 << 17) / 15e9  # at most 15 GB/s
 

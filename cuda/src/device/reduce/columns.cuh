@@ -3,13 +3,13 @@
 // columns_kernel
 //   Idea: a column is what goes into a result; columns lie beside each other along the kept dimension of the least
 //   steps, and go on with the next place in the other kept ones. A thread takes a vector of columns where they are
-//   packed and aligned to vectors, else one, and of the reduced dimension that it goes down every height-th row,
-//   with several loads in flight, which are joined in pairs, indices one by one; it does so in each segment, a
-//   place in the other reduced dimensions. A block is a row of tiles, each of so many columns, rows and segments.
-//   The threads of a tile that have the same columns join in shared memory, in pairs, and the results are stored
-//   in the order of the columns. Blocks share the rows or the segments of few results. Of a few long rows a thread
-//   takes all, of aligned long elements by half a vector, so that more blocks are under way. Limited by device
-//   memory.
+//   packed and aligned to vectors, and enough for all multiprocessors, else one, and of the reduced dimension that
+//   it goes down every height-th row, with several loads in flight, which are joined in pairs, indices one by one;
+//   it does so in each segment, a place in the other reduced dimensions. A block is a row of tiles, each of so
+//   many columns, rows and segments. The threads of a tile that have the same columns join in shared memory, in
+//   pairs, and the results are stored in the order of the columns. Blocks share the rows or the segments of few
+//   results. Of a few long rows a thread takes all, of aligned long elements by half a vector, so that more blocks
+//   are under way. Limited by device memory.
 #pragma once
 
 #include "device/follow.cuh"

@@ -134,9 +134,11 @@ ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, Row
     if (has_short_rows) {
         p.groups.bits = bits_from(vectors);
         const std::int64_t blocks = divided_up(launch.kept, (kThreads >> p.groups.bits) * kInFlight);
-        grid.is_short = blocks >= kMultiprocessors;
-        grid.blocks = static_cast<unsigned>(blocks);
-        if (grid.is_short) return grid;
+        if (blocks >= kMultiprocessors) {
+            grid.is_short = true;
+            grid.blocks = static_cast<unsigned>(blocks);
+            return grid;
+        }
     }
     const int vectors_of_thread = has_short_rows ? kShortRowVectors : row_vectors(traits.index);
     p.groups.bits = std::clamp(bits_from(divided_up(vectors, vectors_of_thread)), kLeastRowBits, kThreadBits);

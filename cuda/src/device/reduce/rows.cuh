@@ -9,9 +9,10 @@
 //   and used last. Limited by device memory.
 // short_rows_kernel
 //   Idea: a row is at most 32 vectors, one for each of a group of threads, which takes four rows at once so that
-//   enough loads are in flight. Rows begin and end anywhere: what of a row's first and last vector belongs to it
-//   is taken by elements, each such edge by another thread of the group. Then pairs of threads share the rows out,
-//   until each has one: four rows take as many shuffles as one and two more. Limited by device memory.
+//   enough loads are in flight; of rows too few for that rows_kernel takes them. Rows begin and end anywhere: what
+//   of a row's first and last vector belongs to it is taken by elements, each such edge by another thread of the
+//   group. Then pairs of threads share the rows out, until each has one: four rows take as many shuffles as one
+//   and two more. Limited by device memory.
 #pragma once
 
 #include "device/follow.cuh"

@@ -55,7 +55,7 @@ constexpr int kVectorLoads = 8;
 // short elements takes longer than what it loads. `max` of 4 rows of 30528 uint8 took 4.3 us by vectors, 1.7 by
 // columns.
 constexpr std::int64_t kLittleWork = 1 << 19;
-// The same where vectors fill less than half of the multiprocessors, and columns at least a quarter of them: 0.56
+// The same where vectors fill less than half of the multiprocessors, and columns at least a quarter of them: 0.3
 // to 0.9 of the time; beyond this or with more blocks they took up to 1.8 of it.
 constexpr std::int64_t kMediumWork = 1 << 23;
 constexpr int kManyRows = 64;           // of a thread, beside which joining threads takes no time
