@@ -162,7 +162,7 @@ def works() -> dict[str, Work]:
     return {
         "contiguous": work(cukern.add, x, empty(1024, 1024), x, x),
         "convert": copy(x, empty(1024, 1024, dtype="float64"), x),
-        "broadcast": work(cukern.add, x, empty(1024, 1024), x, x[0]),
+        "broadcast": work(cukern.add, wide, empty(2048, 2048), wide, wide[0]),
         "interleaved": copy(beside, empty(3, 200_000), beside.T),
         "transpose": copy(x, empty(1024, 1024), x.T),
         "where": work(cukern.where, x, empty(1024, 1024), truths, x, x),

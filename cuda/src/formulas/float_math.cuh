@@ -345,7 +345,7 @@ CUKERN_HD float log_of_sum(float a, float b) {
     const float part =
         difference > kMost ? 0 : power.value * bit_cast<float>((power.n.digits() << 23) + (127U << 23));
     const float found = std::fmax(a, b) + log_of_1_plus({part, 0});
-    return difference >= 0 ? found : a + b;  // NaN
+    return a != a || b != b ? a + b : found;
 }
 
 // a**b of any a and b, from that of abs(a) where a and b are finite and a is not 0.
