@@ -121,6 +121,8 @@ class Run:
         inputs = [x if isinstance(x, int) else cukern.copy(x) for x in self.arrays]
         got = self.own()()
         got = cukern.copy(self.out if self.out is not None else got)
+        if self.case.kind == "scan" and got.dtype.itemsize == 2:  # torch adds up in that type, where 256 + 1 may be 256
+            inputs = [x.astype("float32") for x in inputs]
         want = (peer or peers.NumpyPeer()).result(self.case, inputs)
         assert got.shape == want.shape, f"{got.shape} instead of {want.shape}"
         wrong = self.differs(got, want, inputs)

@@ -78,7 +78,7 @@ KERNEL_TEMPLATES = [
     ),
     *("columns_kernel", "combine_kernel", "broadcast_kernel", "transpose_kernel"),
     *("interleaved_kernel", "where_kernel", "convert_kernel"),
-    *("scan_lines_kernel", "scan_columns_kernel"),
+    *("scan_lines_kernel", "scan_columns_kernel", "clear_totals_kernel"),
 ]
 QUESTION = (
     r"on CUDA API call to cuGetProcAddress|CUDA_ERROR_INVALID_VALUE .* to cuKernelGetParamInfo"

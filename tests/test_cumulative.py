@@ -252,3 +252,54 @@ def test_a_second_step_that_fails_is_waited_for(backend: str) -> None:
     assert cukern.counters()["synchronizations"] == before + 1
     cukern.cumulative_sum(x, include_initial=True, out=out, stream=stream)
     assert cukern.asnumpy(out)[-1] == 1000
+
+
+LINES = [(43, 2200), (2200, 43), (9, 2500), (2500, 9), (3, 5003), (5003, 3), (2, 33, 1200), (1200, 33, 2), (40, 7, 150)]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int16", "uint64", "float16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("name", NAMES)
+def test_lines_lie_in_any_way(name: str, dtype: str, rng: np.random.Generator) -> None:
+    """Short and long, few and many, beside each other in the input or in ``out``, at whole vectors or not: all exact,
+    since elements are small whole numbers, or signs.
+    """
+    kind = np.dtype(dtype).kind
+    for shape in LINES:
+        base = rng.integers(0, 2, shape) if kind in "bu" else rng.integers(-1, 2, shape)
+        if name == "cumulative_prod":
+            base = np.where(base > 0, 1, -1 if kind in "ifc" else 1)
+        a = base.astype(dtype)
+        result = {"b": "int64", "i": "int64", "u": "uint64"}.get(kind, dtype)
+        order = np.argsort(rng.random(len(shape)))
+        for axis in range(len(shape)):
+            wanted = getattr(np, name)(a.astype("float64") if dtype == "float16" else a, axis=axis)
+            wider = np.zeros((*shape[:-1], shape[-1] + 3), dtype)
+            wider[..., 1:-2] = a
+            moved = np.ascontiguousarray(a.transpose(order)).transpose(np.argsort(order))
+            for own in (cukern.asarray(a), cukern.asarray(wider)[..., 1:-2], cukern.asarray(moved)):
+                assert_equal(cukern.asnumpy(getattr(cukern, name)(own, axis=axis)), wanted.astype(result))
+                out = cukern.zeros((*shape[:-1], 2 * shape[-1]), result)
+                getattr(cukern, name)(own, axis=axis, out=out[..., ::2])
+                assert_equal(cukern.asnumpy(out[..., ::2]), wanted.astype(result))
+                assert not cukern.any(out[..., 1::2])
+            turned = cukern.zeros(shape[::-1], result).T
+            getattr(cukern, name)(cukern.asarray(a), axis=axis, out=turned)
+            assert_equal(cukern.asnumpy(turned), wanted.astype(result))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "float32", "complex64", "int64"])
+def test_lines_of_one_element(name: str, dtype: str, rng: np.random.Generator) -> None:
+    """Are copied: each element is its own result, a zero keeps its sign."""
+    a = random_array(rng, (7, 1, 5), np.dtype(dtype))
+    a[0, 0, 0] = -0.0 if np.dtype(dtype).kind in "fc" else 1
+    for x in (a, np.repeat(a, 2, axis=0)[::2], a.transpose(2, 1, 0)):
+        own = cukern.asarray(x)
+        found = cukern.asnumpy(getattr(cukern, name)(own, axis=1))
+        np.testing.assert_array_equal(found, x)
+        assert found.dtype == getattr(np, name)(x, axis=1).dtype
+        if found.dtype.kind == "f":
+            np.testing.assert_array_equal(np.signbit(found), np.signbit(x))
+        out = cukern.empty(x.shape, "complex128")
+        getattr(cukern, name)(own, axis=1, out=out)
+        np.testing.assert_array_equal(cukern.asnumpy(out), x)

@@ -173,6 +173,7 @@ def works() -> dict[str, Work]:
         "combine": work(cukern.sum, line, empty(), line),
         "scan_columns": work(cukern.cumulative_sum, lines, empty(48, 4800), lines, axis=0),
         "scan_lines": work(cukern.cumulative_sum, line, empty(1 << 20), line),
+        "clear_totals": work(cukern.cumulative_sum, line, empty(1 << 20), line),
         "matmul_direct": product(64, 64, 64, "float64"),
         "matmul_elements": product(16, 16, 16),
         "matmul_sliced": product(256, 256, 256),

@@ -53,6 +53,7 @@ int lane() noexcept;
 
 inline void __syncthreads() { emulation::wait_for_block(); }
 inline void __threadfence() {}
+inline void __syncwarp() { emulation::exchange(0, emulation::lane()); }
 
 inline std::uint32_t __shfl_down_sync(std::uint32_t, std::uint32_t value, int by) {
     return emulation::exchange(value, emulation::lane() + by);

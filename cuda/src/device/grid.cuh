@@ -57,4 +57,40 @@ struct Dimensions {
     }
 };
 
+// Dimensions that lie in two arrays, such as an input and `out`.
+struct PairedDimensions {
+    struct alignas(16) Dimension {
+        Divider shape;
+        std::int64_t stride;
+        std::int64_t place;  // the stride of the second array
+    };
+    int ndim = 0;
+    Dimension dimensions[kMaxReduceDims];
+
+    void add(std::int64_t length, std::int64_t stride, std::int64_t place) noexcept {
+        dimensions[ndim++] = {Divider::make(static_cast<std::uint32_t>(length)), stride, place};
+    }
+    // Where the element lies that comes at `index`, counted in C order, and where in the second array.
+    __device__ std::int64_t offset_at(std::uint32_t index, std::int64_t *place) const {
+        std::int64_t offset = 0;
+        *place = 0;
+#pragma unroll 1
+        for (int d = ndim - 1; d > 0; --d) {
+            const Dimension own = dimensions[d];
+            std::uint32_t at;
+            index = own.shape.divide(index, &at);
+            offset += at * own.stride;
+            *place += at * own.place;
+        }
+        if (ndim == 0) return 0;
+        *place += index * dimensions[0].place;
+        return offset + index * dimensions[0].stride;
+    }
+    __device__ std::int64_t place_at(std::uint32_t index) const {
+        std::int64_t place;
+        offset_at(index, &place);
+        return place;
+    }
+};
+
 }  // namespace cukern::cuda

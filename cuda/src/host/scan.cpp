@@ -214,14 +214,14 @@ void scan_line(const ScanLaunch &launch, std::int64_t in, T *out) noexcept {
         if (at == 0) {
             running.start(*values++);
             *out = running.value();
-            out += launch.inner;
+            out += launch.out_stride;
             --n;
         }
-        if (launch.inner == 1)
+        if (launch.out_stride == 1)
             run(values, n, out, 1);
         else
-            run(values, n, out, launch.inner);
-        out += n * launch.inner;
+            run(values, n, out, launch.out_stride);
+        out += n * launch.out_stride;
     }
 }
 
@@ -231,7 +231,7 @@ void scan_group(const ScanLaunch &launch, std::int64_t in, std::int64_t step, T 
                 std::int64_t lines) noexcept {
     Elements<T> elements(launch, in, step);
     RunningLines<op, T> running;
-    for (std::int64_t i = 0; i < launch.length; ++i, out += launch.inner) {
+    for (std::int64_t i = 0; i < launch.length; ++i, out += launch.out_stride) {
         const T *values = elements.at(i * launch.stride, lines);
         if (i == 0)
             running.start(values, lines);
@@ -244,22 +244,24 @@ void scan_group(const ScanLaunch &launch, std::int64_t in, std::int64_t step, T 
 template <Op op, typename T>
 void scan_lines(const ScanLaunch &launch, std::int64_t begin, std::int64_t end) noexcept {
     const int last = launch.num_kept - 1;
-    const bool are_short = launch.inner == 1 && launch.length <= kShortLine;
+    const bool are_grouped = last >= 0 && (writes_across(launch) || launch.length <= kShortLine);
     for (std::int64_t line = begin; line < end;) {
         std::int64_t in = 0;
+        std::int64_t place = 0;
         std::int64_t rest = line;
         for (int d = last; d >= 0; --d) {
             in += rest % launch.kept_shape[d] * launch.kept_strides[d];
+            place += rest % launch.kept_shape[d] * launch.kept_out_strides[d];
             rest /= launch.kept_shape[d];
         }
-        const std::int64_t beside = line % launch.inner;
-        T *out = static_cast<T *>(launch.out) + (line - beside) * launch.length + beside;
-        std::int64_t lines = std::min({kBlock, end - line, are_short ? end - line : launch.inner - beside});
-        if (last >= 0) lines = std::min(lines, launch.kept_shape[last] - line % launch.kept_shape[last]);
+        T *out = static_cast<T *>(launch.out) + place;
+        std::int64_t lines = 1;
+        if (are_grouped)
+            lines = std::min({kBlock, end - line, launch.kept_shape[last] - line % launch.kept_shape[last]});
         if (lines == 1)
             scan_line<op>(launch, in, out);
         else
-            scan_group<op>(launch, in, launch.kept_strides[last], out, are_short ? launch.length : 1, lines);
+            scan_group<op>(launch, in, launch.kept_strides[last], out, launch.kept_out_strides[last], lines);
         line += lines;
     }
 }

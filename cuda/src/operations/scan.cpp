@@ -1,8 +1,6 @@
 // Running results over either back-end: lines found, memory for the totals of their parts, launch, and for host
 // operands the staging around it.
 
-#include <utility>
-
 #include "context/scratch_buffer.h"
 #include "operations/execute.h"
 #include "plan/layout.h"
@@ -11,34 +9,35 @@ namespace cukern {
 namespace {
 
 // False: there are more dimensions than a launch takes.
-bool plan_scan(const ScanCall &call, const TensorView &input, void *out, ScanLaunch *launch) noexcept {
+bool plan_scan(const ScanCall &call, const TensorView &input, const TensorView &out, ScanLaunch *launch) noexcept {
     launch->op = call.op;
     launch->type = input.type;
     launch->compute = call.compute;
     launch->in = input.data;
-    launch->out = out;
+    launch->out = out.data;
     launch->length = input.shape[call.axis];
     launch->stride = input.strides[call.axis];
-    launch->inner = launch->lines = 1;
+    launch->out_stride = out.strides[call.axis];
+    launch->lines = 1;
     launch->num_kept = 0;
     launch->scratch = nullptr;
     launch->scratch_bytes = 0;
-    bool beside_axis = false;
     for (int d = 0; d < input.ndim; ++d) {
-        if (d == call.axis || input.shape[d] == 1) continue;
-        launch->lines *= input.shape[d];
-        if (d > call.axis) launch->inner *= input.shape[d];
+        const std::int64_t length = input.shape[d];
+        if (d == call.axis || length == 1) continue;
+        launch->lines *= length;
         const int last = launch->num_kept - 1;
-        // Dimensions on both sides of the axis stay apart: their lines lie otherwise in `out`.
-        const bool is_beside = std::exchange(beside_axis, d > call.axis) == (d > call.axis);
-        if (last >= 0 && is_beside && launch->kept_strides[last] == input.strides[d] * input.shape[d]) {
-            launch->kept_shape[last] *= input.shape[d];
+        if (last >= 0 && launch->kept_strides[last] == input.strides[d] * length &&
+            launch->kept_out_strides[last] == out.strides[d] * length) {
+            launch->kept_shape[last] *= length;
             launch->kept_strides[last] = input.strides[d];
+            launch->kept_out_strides[last] = out.strides[d];
             continue;
         }
         if (launch->num_kept == kMaxReduceDims) return false;
-        launch->kept_shape[launch->num_kept] = input.shape[d];
-        launch->kept_strides[launch->num_kept++] = input.strides[d];
+        launch->kept_shape[launch->num_kept] = length;
+        launch->kept_strides[launch->num_kept] = input.strides[d];
+        launch->kept_out_strides[launch->num_kept++] = out.strides[d];
     }
     return true;
 }
@@ -67,23 +66,26 @@ struct InOrder {
 };
 
 Status run_in_order(Context &context, const ScanCall &call, const StreamRef &stream) noexcept {
+    const TensorView &input = *call.inputs[0];
     const TensorView &out = *call.out;
     Runtime &runtime = context.runtime;
-    const bool direct = out.type == call.compute && call.result == call.compute && is_packed(out);
+    const bool is_read = runtime.scans_from(input.type, call.compute);
+    TensorView dense = packed_like(input, is_read ? input.type : call.compute, nullptr);
+    ScanLaunch launch;
+    const bool direct =
+        out.type == call.compute && call.result == call.compute && plan_scan(call, dense, out, &launch);
     ScratchBuffer result;
     if (!direct)
         CUKERN_TRY(
             result.acquire(context, static_cast<std::size_t>(count_of(out) * size_of(call.compute)), stream));
-    ScanLaunch launch;
+    const TensorView computed = direct ? out : packed_like(out, call.compute, result.data());
     ScratchBuffer copy;
-    const TensorView &input = *call.inputs[0];
-    const bool is_read = runtime.scans_from(input.type, call.compute);
-    if (!plan_scan(call, input, direct ? out.data : result.data(), &launch) || !is_read) {
-        const ElementType type = is_read ? input.type : call.compute;
-        CUKERN_TRY(copy.acquire(context, static_cast<std::size_t>(count_of(input) * size_of(type)), stream));
-        const TensorView dense = packed_like(input, type, copy.data());
+    if (!is_read || !plan_scan(call, input, computed, &launch)) {
+        const auto bytes = static_cast<std::size_t>(count_of(dense) * size_of(dense.type));
+        CUKERN_TRY(copy.acquire(context, bytes, stream));
+        dense.data = copy.data();
         CUKERN_TRY(runtime.launch_elementwise(plan_copy(input, dense), stream.handle));
-        plan_scan(call, dense, launch.out, &launch);
+        plan_scan(call, dense, computed, &launch);
     }
     ScratchBuffer scratch;
     if (const std::int64_t bytes = runtime.scan_scratch(launch); bytes > 0) {
@@ -93,7 +95,6 @@ Status run_in_order(Context &context, const ScanCall &call, const StreamRef &str
     }
     CUKERN_TRY(runtime.launch_scan(launch, stream.handle));
     if (direct) return CUKERN_OK;
-    const TensorView computed = packed_like(out, call.compute, result.data());
     if (call.result == call.compute || call.result == out.type)
         return runtime.launch_elementwise(plan_copy(computed, out), stream.handle);
     // A narrower type than both comes between: its values wrap, or are rounded, before `out` takes them.
@@ -105,7 +106,16 @@ Status run_in_order(Context &context, const ScanCall &call, const StreamRef &str
     return runtime.launch_elementwise(plan_copy(narrowed, out), stream.handle);
 }
 
+// Whether all lines have one element, which is its own result, and no type comes between it and `out`.
+bool is_copy(const ScanCall &call) noexcept {
+    const TensorView &input = *call.inputs[0];
+    return input.shape[call.axis] == 1 && call.result == call.compute &&
+           (input.type == call.compute || call.out->type == call.compute);
+}
+
 Status run(Context &context, const ScanCall &call, const StreamRef &stream) noexcept {
+    if (is_copy(call))
+        return context.runtime.launch_elementwise(plan_copy(*call.inputs[0], *call.out), stream.handle);
     if (call.out->ndim < 2 || is_packed(*call.out)) return run_in_order(context, call, stream);
     return run_in_order(context, InOrder(call).call, stream);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 
 #include "cukern/operations.h"
 #include "plan/limits.h"
@@ -87,9 +88,8 @@ struct ReduceLaunch {
     std::int64_t first_index = 0;
 };
 
-// Running results along lines of `length` elements into packed memory of type `compute`. Line i begins at the
-// place that the kept dimensions give it, which run from the slowest to the fastest; in `out` the elements of a
-// line are `inner` apart, as are the lines of each block of `inner`.
+// Running results along lines of `length` elements into memory of type `compute`. Line i begins at the places that
+// the kept dimensions give it, in the input and in `out`; they run from the slowest to the fastest of `out`.
 struct ScanLaunch {
     Op op;
     ElementType type;     // of the input
@@ -98,14 +98,25 @@ struct ScanLaunch {
     void *out;
     std::int64_t lines;
     std::int64_t length;
-    std::int64_t stride;  // of the input, in elements
-    std::int64_t inner;
+    std::int64_t stride;  // in elements
+    std::int64_t out_stride;
     int num_kept;
     std::int64_t kept_shape[kMaxReduceDims];
     std::int64_t kept_strides[kMaxReduceDims];
+    std::int64_t kept_out_strides[kMaxReduceDims];
     void *scratch;  // for what parts of lines leave for each other
     std::int64_t scratch_bytes;
 };
+
+// Whether neighbouring lines lie closer to each other than the elements of one: in `out`, and in the input.
+inline bool writes_across(const ScanLaunch &launch) noexcept {
+    const int last = launch.num_kept - 1;
+    return last >= 0 && std::abs(launch.kept_out_strides[last]) < std::abs(launch.out_stride);
+}
+inline bool reads_across(const ScanLaunch &launch) noexcept {
+    const int last = launch.num_kept - 1;
+    return last >= 0 && std::abs(launch.kept_strides[last]) < std::abs(launch.stride);
+}
 
 // The types that running results are computed in.
 constexpr bool scans_in(ElementType type) {

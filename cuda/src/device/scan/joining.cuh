@@ -1,9 +1,6 @@
-// What running results join elements by, and how kernels read and place them.
+// What running results join elements by.
 #pragma once
 
-#include "device/grid.cuh"
-#include "device/shuffle.cuh"
-#include "device/vector.cuh"
 #include "formulas/reducers.cuh"
 
 namespace cukern::cuda {
@@ -185,79 +182,5 @@ struct Joining<Op::prod, T, true> {
             return result<R>(join(before, own), 0);
     }
 };
-
-// Where lines lie, of which a launch has fewer than 2**31.
-struct ScanLines {
-    std::uint32_t lines;
-    std::int64_t length;
-    std::int64_t stride;  // of the input
-    std::int64_t inner;   // from an element of a line to the next in `out`
-    Divider beside;       // as many lines lie beside each other there, or more than there are
-    Dimensions kept;
-
-    __device__ std::int64_t begin(std::uint32_t line) const { return kept.offset_at(line); }
-    __device__ std::int64_t begin_of_out(std::uint32_t line) const {
-        std::uint32_t place;
-        const std::int64_t block = beside.divide(line, &place);
-        return block * inner * length + place;
-    }
-};
-
-template <typename T, typename A>
-struct ScanParams : ScanLines {
-    const void *in;
-    T *out;
-    ElementType type;
-    bool whole;             // lines begin at whole vectors, in `in`, which is of T, and in `out`
-    bool shares_lines;      // whether the warps of a block take the same lines, which lie beside each other
-    Divider tiles;          // of a line; by 0: each warp takes a line
-    std::uint64_t *totals;  // see Totals; where lines have several tiles
-};
-template <Op op, typename T>
-using ScanParamsOf = ScanParams<T, typename Joining<op, T>::A>;
-
-template <typename T>
-__device__ T load_integer(const void *data, ElementType type, std::int64_t at) {
-    switch (type) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)       \
-    case ElementType::id:                                                       \
-        if constexpr (std::is_integral_v<ctype> || std::is_same_v<ctype, Bool>) \
-            return convert<T>(static_cast<const ctype *>(data)[at]);            \
-        break;
-#include "cukern/element_types.def"
-#undef CUKERN_ELEMENT_TYPE
-    }
-    return {};
-}
-
-// Elements `stride` apart, `left` of which are there. Integers may be of any type.
-template <typename T, int count>
-__device__ __noinline__ Elements<T, count> load_some(const void *data, ElementType type, std::int64_t at,
-                                                     std::int64_t stride, int left) {
-    Elements<T, count> x{};
-    if constexpr (std::is_integral_v<T>) {
-        if (type != ElementTypeOf<T>::value) {
-#pragma unroll 1
-            for (int e = 0; e < count; ++e) {
-                const T value = e < left ? load_integer<T>(data, type, at + e * stride) : T{};
-#pragma unroll
-                for (int i = 0; i + 1 < count; ++i) x.values[i] = x.values[i + 1];
-                x.values[count - 1] = value;
-            }
-            return x;
-        }
-    }
-#pragma unroll
-    for (int e = 0; e < count; ++e)
-        if (e < left) x.values[e] = static_cast<const T *>(data)[at + e * stride];
-    return x;
-}
-
-template <typename T, int count>
-__device__ __noinline__ void store_some(T *out, std::int64_t stride, int left, const Elements<T, count> x) {
-#pragma unroll
-    for (int e = 0; e < count; ++e)
-        if (e < left) out[e * stride] = x.values[e];
-}
 
 }  // namespace cukern::cuda

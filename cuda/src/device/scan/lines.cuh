@@ -1,30 +1,30 @@
 // Running results along lines, by warps.
 //
-// A warp takes a chunk of a line at a time: in each of a few rounds a thread has a vector of elements that follow
-// each other, and shuffles give it what the threads before it have; all loads of a chunk are under way first.
-//
 // scan_lines_kernel
-//   Idea: a block takes a tile of a line, a chunk a warp, and leaves its total for the others. What comes before a
-//   tile is made of the totals of the tiles before it in its group of 32, of the groups before that in their group
-//   of 32, and of all before those, which one tile after the other hands on; the last tile of each group leaves
-//   the group's total. Which totals are joined, and in which order, depends on the tile alone, so that results are
-//   the same from run to run. Blocks wait for blocks of lower numbers, which start earlier. Of many lines each
-//   warp takes one, chunk after chunk. Memory is read and written once, and limits it.
+//   Idea: a block takes a tile of a line, a chunk a warp; of lines that lie beside each other the tiles of
+//   several, so that what is read and written lies together. Chunks lie in shared memory, where each thread joins
+//   elements that follow each other; shuffles give a thread what those before it have. A tile leaves its total for
+//   the others. What comes before a tile is made of the totals of the tiles before it in its group of 32, of the
+//   groups before that in their group of 32, and of all before those, which one tile after the other hands on; the
+//   last tile of each group leaves the group's total. Which totals are joined, and in which order, depends on the
+//   tile alone, so that results are the same from run to run. Blocks wait for blocks of lower numbers, which start
+//   earlier. Of many lines each warp takes one, chunk after chunk. Memory is read and written once, and limits it.
 //   After D. Merrill and M. Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (2016), which
 //   joins what happens to be there.
 #pragma once
 
 #include "device/block_size.h"
 #include "device/follow.cuh"
-#include "device/scan/joining.cuh"
+#include "device/scan/staging.cuh"
 
 namespace cukern::cuda {
 
-constexpr int kWarps = kThreads / 32;
+constexpr int kWarpBits = kThreadBits - 5;
+constexpr int kWarps = 1 << kWarpBits;
 constexpr int kScanGroup = 32;  // tiles, a lane each
 
-// Elements of a thread in a chunk, as many as registers hold, and those of them that it loads at once: at most
-// four of a product, so that it stays finite.
+// Elements of a thread in a chunk, as many as registers hold, and those of them that it joins before it makes a
+// product normal: at most four, so that it stays finite.
 template <typename F, typename T>
 inline constexpr int kScanItems = sizeof(typename F::Own) <= 4                      ? 32
                                   : sizeof(typename F::Own) <= 8                    ? 16
@@ -33,10 +33,9 @@ inline constexpr int kScanItems = sizeof(typename F::Own) <= 4                  
 template <typename F, typename T>
 inline constexpr int kScanVector =
     (sizeof(typename F::A) > sizeof(typename F::Own) && sizeof(T) < 4) ? 4 : 16 / static_cast<int>(sizeof(T));
+// Where that leaves multiprocessors idle a thread has fewer, down to what it moves and joins at once.
 template <typename F, typename T>
-inline constexpr int kScanChunk = 32 * kScanItems<F, T>;
-template <typename F, typename T>
-inline constexpr int kScanTile = kWarps * kScanChunk<F, T>;
+inline constexpr int kLeastScanItems = kScanVector<F, T> > Vector<T>::kSize ? kScanVector<F, T> : Vector<T>::kSize;
 
 // Of a multiprocessor: while some wait for others, the rest read. More blocks of smaller tiles were slower.
 constexpr int kScanBlocks = 2;
@@ -46,84 +45,57 @@ template <typename F, typename T>
 struct Chunk {
     using A = typename F::A;
     static constexpr int kVector = kScanVector<F, T>;
-    static constexpr int kRounds = kScanItems<F, T> / kVector;
-    static constexpr int kStep = 32 * kVector;  // from a vector to the thread's next
+    static constexpr int kVectors = kScanItems<F, T> / kVector;
     using V = Elements<T, kVector>;
-    typename F::Own own[kRounds][kVector];
-    A before[kRounds];
-    A total;        // of all threads
-    bool is_short;  // all elements are in the first round: the others are left out
+    typename F::Own own[kVectors][kVector];
+    A before[kVectors];
+    A total;  // of all threads
 
-    // How many elements the thread's last vector has, if it is not whole.
-    __device__ static int rest_of(int left) {
-        const int rest = left > 0 ? left % kStep : 0;
-        return rest < kVector ? rest : 0;
-    }
-
-    // `first`: the thread's first element in the line; `left`: how many there are from it on, at most a chunk.
-    __device__ void read(const ScanParams<T, A> &p, std::int64_t from, std::int64_t first, int left) {
-        is_short = left + static_cast<int>(threadIdx.x) % 32 * kVector <= kStep;
-        V x[kRounds];
-        const std::int64_t at = from + first * p.stride;
-        if (p.whole) {
-            const auto *const vectors = reinterpret_cast<const V *>(static_cast<const T *>(p.in) + at);
+    // `elements`: the thread's, of up to so many; `left`: how many of them are there, from its first one on.
+    // `lane`: of the 2**lane_bits threads.
+    __device__ void read(const T *elements, int left, int item_bits, int lane, int lane_bits) {
+        const auto *const vectors = reinterpret_cast<const V *>(elements);
+        A running = F::identity();
 #pragma unroll
-            for (int r = 0; r < kRounds; ++r)
-                if (r * kStep + kVector <= left) x[r] = vectors[r * 32];
-            if (const int rest = rest_of(left); rest > 0) {  // at the end of the line
-                const V last = load_some<T, kVector>(p.in, p.type, at + left - rest, 1, rest);
-#pragma unroll
-                for (int r = 0; r < kRounds; ++r)
-                    if (r * kStep + rest == left) x[r] = last;
-            }
-        } else {
-#pragma unroll
-            for (int r = 0; r < kRounds; ++r)
-                if (r == 0 || !is_short)
-                    x[r] =
-                        load_some<T, kVector>(p.in, p.type, at + r * kStep * p.stride, p.stride, left - r * kStep);
-        }
-#pragma unroll
-        for (int r = 0; r < kRounds; ++r) {
-            if (r == 1 && is_short) break;
+        for (int i = 0; i < kVectors; ++i) {
+            if (i * kVector >> item_bits > 0) break;
+            const V x = vectors[i];
 #pragma unroll
             for (int e = 0; e < kVector; ++e) {
-                own[r][e] = r * kStep + e < left ? F::own(x[r].values[e]) : F::no_own();
-                if (e > 0) own[r][e] = F::join_own(own[r][e - 1], own[r][e]);
+                own[i][e] = i * kVector + e < left ? F::own(x.values[e]) : F::no_own();
+                if (e > 0) own[i][e] = F::join_own(own[i][e - 1], own[i][e]);
             }
+            before[i] = running;
+            running = F::normal(F::join(running, F::of_own(own[i][kVector - 1])));
         }
-        const int lane = static_cast<int>(threadIdx.x) % 32;
-        total = F::identity();
-#pragma unroll
-        for (int r = 0; r < kRounds; ++r) {
-            if (r == 1 && is_short) break;
-            A running = F::normal(F::of_own(own[r][kVector - 1]));
 #pragma unroll(sizeof(A) <= 8 ? 5 : 1)
-            for (int by = 1; by < 32; by *= 2) {
-                const A other = shuffled_up(running, by);
-                if (lane >= by) running = F::join(other, running);
+        for (int by = 1; by < 32; by *= 2) {
+            if (by >> lane_bits > 0) break;
+            const A other = shuffled_up(running, by);
+            if (lane >= by) running = F::join(other, running);
+        }
+        total = F::normal(shuffled_from(running, static_cast<int>(threadIdx.x) % 32 | ((1 << lane_bits) - 1)));
+        const A earlier = shuffled_up(running, 1);
+        if (lane > 0) {
+#pragma unroll
+            for (int i = 0; i < kVectors; ++i) {
+                if (i * kVector >> item_bits > 0) break;
+                before[i] = F::join(earlier, before[i]);
             }
-            const A earlier = shuffled_up(running, 1);
-            before[r] = lane > 0 ? F::join(total, earlier) : total;
-            total = F::normal(F::join(total, shuffled_from(running, 31)));
         }
     }
 
-    // `start`: what comes before the chunk.
-    __device__ void write(const ScanParams<T, A> &p, const A &start, std::int64_t to, std::int64_t first,
-                          int left) const {
-        T *const out = p.out + to + first * p.inner;
+    // `start`: what comes before the chunk. All of the thread's elements are written.
+    __device__ void write(const A &start, T *elements, int item_bits) const {
+        auto *const vectors = reinterpret_cast<V *>(elements);
 #pragma unroll
-        for (int r = 0; r < kRounds; ++r) {
-            if (r == 1 && is_short) break;
-            const typename F::Before earlier = F::before(F::join(start, before[r]));
+        for (int i = 0; i < kVectors; ++i) {
+            if (i * kVector >> item_bits > 0) break;
+            const typename F::Before earlier = F::before(F::join(start, before[i]));
             V results;
 #pragma unroll
-            for (int e = 0; e < kVector; ++e) results.values[e] = F::template result_after<T>(earlier, own[r][e]);
-            if (p.whole && r * kStep + kVector <= left)
-                reinterpret_cast<V *>(out)[r * 32] = results;
-            else if (r * kStep < left)
-                store_some(out + r * kStep * p.inner, p.inner, left - r * kStep, results);
+            for (int e = 0; e < kVector; ++e) results.values[e] = F::template result_after<T>(earlier, own[i][e]);
+            vectors[i] = results;
         }
     }
 };
@@ -152,10 +124,10 @@ public:
         return tiles + groups_of(tiles) + groups_of(groups_of(tiles));
     }
     template <typename T>
-    __device__ Totals(const ScanParams<T, A> &p, std::uint32_t line)
-        : words_(p.totals + static_cast<std::int64_t>(line) * count(p.tiles.by) * kWords),
-          tiles_(p.tiles.by),
-          groups_(groups_of(p.tiles.by)) {}
+    __device__ Totals(const ScanParams<T> &p, std::uint32_t line)
+        : words_(p.totals + static_cast<std::int64_t>(line) * count(p.tiles) * kWords),
+          tiles_(p.tiles),
+          groups_(groups_of(p.tiles)) {}
 
     __device__ unsigned place_of_group(unsigned group) const { return tiles_ + group; }
     __device__ unsigned place_of_large(unsigned large) const { return tiles_ + groups_ + large; }
@@ -224,12 +196,22 @@ __device__ A look_back(const Totals<A> &totals, unsigned tile, const A &total) {
     return F::join(before, of_tiles);
 }
 
-// What comes before a warp's chunk in its tile's line. All threads of the block take part.
+// What depends on `value` is computed in each round of a loop, instead of being kept in registers.
+__device__ inline void compute_again(int &value) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(value));
+#endif
+}
+
+// What comes before a warp's chunk in its line, of which `total` is the chunk's. All threads of the block take
+// part, those of lines that are not there, too.
 template <Op op, typename T, typename A = typename Joining<op, T>::A>
-__device__ A before_chunk(const ScanParamsOf<op, T> &p, std::uint32_t line, unsigned tile, const A &total) {
+__device__ A before_chunk(const ScanParams<T> &p, const ChunkPlace &place, std::uint32_t line, unsigned tile,
+                          const A &total) {
     using F = Joining<op, T>;
-    __shared__ __align__(16) unsigned char memory[(kWarps + 1) * sizeof(A)];
+    __shared__ __align__(16) unsigned char memory[2 * kWarps * sizeof(A)];
     auto *const warps = reinterpret_cast<A *>(memory);
+    A *const lines = warps + kWarps;
     const int warp = static_cast<int>(threadIdx.x) / 32;
     if (threadIdx.x % 32 == 0) warps[warp] = total;
     __syncthreads();
@@ -237,48 +219,87 @@ __device__ A before_chunk(const ScanParamsOf<op, T> &p, std::uint32_t line, unsi
     A all = F::identity();
 #pragma unroll(sizeof(A) <= 8 ? kWarps : 1)
     for (int i = 0; i < kWarps; ++i) {
+        if (((i ^ warp) & ((1 << p.line_bits) - 1)) != 0) continue;  // another line's
         if (i == warp) before = all;
         all = F::join(all, warps[i]);
     }
     all = F::normal(all);
-    if (p.tiles.by == 1) return before;
-    if (warp == 0) {
+    if (p.tiles == 1) return before;
+    if (place.first_row == 0 && line < p.lines) {
         all = look_back<F>(Totals<A>(p, line), tile, all);
-        if (threadIdx.x == 0) warps[kWarps] = all;
+        if (threadIdx.x % 32 == 0) lines[place.line] = all;
     }
     __syncthreads();
-    return F::join(warps[kWarps], before);
+    return F::join(lines[place.line], before);
 }
 
 template <Op op, typename T>
 __global__ void __launch_bounds__(kThreads, kScanBlocks)
-    scan_lines_kernel(const __grid_constant__ ScanParamsOf<op, T> p) {
+    scan_lines_kernel(const __grid_constant__ ScanParams<T> p) {
     using F = Joining<op, T>;
     using A = typename F::A;
-    const bool by_warps = p.tiles.by == 0;
-    const unsigned warp = threadIdx.x / 32;
+    using Shared = SharedTiles<T, kScanItems<F, T>>;
+    __shared__ __align__(16) unsigned char memory[sizeof(Shared)];
+    auto &shared = *reinterpret_cast<Shared *>(memory);
+    const bool by_tiles = p.tiles > 0;
+    unsigned group = blockIdx.x;
     unsigned tile = 0;
-    const std::uint32_t line = by_warps ? blockIdx.x * kWarps + warp : p.tiles.divide(blockIdx.x, &tile);
-    if (line >= p.lines) return;
-    const std::int64_t from = p.begin(line);
-    const std::int64_t to = p.begin_of_out(line);
+    if (by_tiles && p.line_bits > 0)
+        tile = p.inner.divide(blockIdx.x, &group);
+    else if (by_tiles)
+        group = p.inner.divide(blockIdx.x, &tile);
+    const ChunkPlace place(p);
+    const int rows_of_tile = kThreads << p.item_bits >> p.line_bits;
+    const Tiles tiles(shared, p.item_bits, rows_of_tile);
+    T *const chunk_memory = tiles.at(place.line, place.first_row);
+    const int own_row = place.lane << p.item_bits;  // in the chunk
+    const std::uint32_t first_line = group << p.line_bits;
+    const auto lines = static_cast<int>(min(p.lines - first_line, 1U << p.line_bits));
+    MovedElements read(p, p.reads_across, place);
+    MovedElements written(p, p.writes_across, place);
+    std::int64_t to = 0;
+    const std::int64_t from = place.line < lines ? p.kept.offset_at(first_line + place.line, &to) : 0;
+    if (place.lane == 0 && place.first_row == 0) {
+        shared.from[place.line] = from;
+        shared.to[place.line] = to;
+    }
+    __syncthreads();
+    const auto wait = [&] {
+        if (p.reads_across || p.writes_across)
+            __syncthreads();
+        else
+            __syncwarp();
+    };
     A start = F::identity();
-    std::int64_t begin =
-        by_warps ? 0 : static_cast<std::int64_t>(tile) * kScanTile<F, T> + warp * kScanChunk<F, T>;
+    std::int64_t begin = static_cast<std::int64_t>(tile) * rows_of_tile;
     follow_kernel_before();
 #pragma unroll 1
     do {
-        using C = Chunk<F, T>;
-        constexpr std::int64_t kMost = kScanChunk<F, T>;
-        const std::int64_t first = begin + threadIdx.x % 32 * C::kVector;
-        const auto left = static_cast<int>(min(p.length - first, kMost));
-        C chunk;
-        chunk.read(p, from, first, left);
-        if (!by_warps) start = before_chunk<op, T>(p, line, tile, chunk.total);
-        chunk.write(p, start, to, first, left);
+        compute_again(read.first);
+        compute_again(written.first);
+        const auto rows = static_cast<int>(min(p.length - begin, std::int64_t{rows_of_tile}));
+        const int count = place.line < lines ? min(rows - place.first_row, place.rows) : 0;
+        const bool by_vectors = p.whole && count % Tiles<T, kScanItems<F, T>>::kVector == 0;
+        if (by_vectors)
+            move_vectors<true>(tiles, chunk_memory,
+                               const_cast<T *>(static_cast<const T *>(p.in) + from + begin + place.first_row),
+                               count);
+        else
+            load_tiles(p, tiles, read, begin, rows, lines);
+        wait();
+        Chunk<F, T> chunk;
+        chunk.read(chunk_memory + tiles.place(own_row), count - own_row, p.item_bits, place.lane, p.lane_bits);
+        if (by_tiles) start = before_chunk<op, T>(p, place, first_line + place.line, tile, chunk.total);
+        chunk.write(start, chunk_memory + tiles.place(own_row), p.item_bits);
+        wait();
+        if (by_vectors)
+            move_vectors<false>(tiles, chunk_memory, p.out + to + begin + place.first_row, count);
+        else
+            store_tiles(p, tiles, written, begin, rows, lines);
+        if (!by_tiles) wait();  // until the next chunk takes its place
         start = F::normal(F::join(start, chunk.total));
-        begin += kScanChunk<F, T>;
-    } while (by_warps && begin < p.length);
+        begin += rows_of_tile;
+    } while (!by_tiles && begin < p.length);
 }
 
 }  // namespace cukern::cuda

@@ -1,5 +1,5 @@
-// Running sums and products: which kernel takes a launch. Results depend on the shape alone: a fixed order of
-// joining.
+// Running sums and products: which kernel takes a launch. Results depend on shape and layout alone: a fixed order
+// of joining.
 //
 // scan_columns_kernel
 //   Idea: lines that are many and short, or that lie beside each other: a thread takes a line from its first
@@ -13,6 +13,7 @@
 #include "device/kernels.h"
 #include "device/launch_kernel.h"
 #include "device/scan/lines.cuh"
+#include "plan/rounding.h"
 
 namespace cukern::cuda {
 namespace {
@@ -29,7 +30,7 @@ constexpr int kColumnLoads = sizeof(typename F::A) <= 8 ? 8 : 4;
 constexpr int kMostChunks = 16;  // of a line, one after the other
 
 template <Op op, typename T>
-__global__ void __launch_bounds__(kThreads) scan_columns_kernel(const __grid_constant__ ScanParamsOf<op, T> p) {
+__global__ void __launch_bounds__(kThreads) scan_columns_kernel(const __grid_constant__ ScanParams<T> p) {
     using F = Joining<op, T>;
     using A = typename F::A;
     __shared__ __align__(16) unsigned char memory[2 * kThreads * sizeof(A)];
@@ -39,8 +40,8 @@ __global__ void __launch_bounds__(kThreads) scan_columns_kernel(const __grid_con
     const int parts = p.shares_lines ? kWarps : 1;
     const std::uint32_t line = p.shares_lines ? blockIdx.x * 32 + lane : blockIdx.x * kThreads + threadIdx.x;
     const bool is_there = line < p.lines;
-    const std::int64_t from = is_there ? p.begin(line) : 0;
-    const std::int64_t to = is_there ? p.begin_of_out(line) : 0;
+    std::int64_t to = 0;
+    const std::int64_t from = is_there ? p.kept.offset_at(line, &to) : 0;
     constexpr int kLoads = kColumnLoads<F>;
     follow_kernel_before();
     A running = F::identity();
@@ -50,7 +51,8 @@ __global__ void __launch_bounds__(kThreads) scan_columns_kernel(const __grid_con
         const std::int64_t first = begin + part * kLoads;
         const std::int64_t rest = is_there ? max(p.length - first, std::int64_t{0}) : 0;
         const auto left = static_cast<int>(min(rest, std::int64_t{kLoads}));
-        const Elements<T, kLoads> x = load_some<T, kLoads>(p.in, p.type, from + first * p.stride, p.stride, left);
+        const Elements<T, kLoads> x =
+            load_some<T, kLoads>(p.in, p.stored, from + first * p.stride, p.stride, left);
         A results[kLoads];
         A joined = p.shares_lines ? F::identity() : running;
 #pragma unroll
@@ -76,13 +78,8 @@ __global__ void __launch_bounds__(kThreads) scan_columns_kernel(const __grid_con
         }
 #pragma unroll
         for (int j = 0; j < kLoads; ++j)
-            if (j < left) p.out[to + (first + j) * p.inner] = F::template result<T>(results[j], {});
+            if (j < left) p.out[to + (first + j) * p.out_stride] = F::template result<T>(results[j], {});
     }
-}
-
-template <typename F, typename T>
-std::int64_t tiles_of(const ScanLaunch &launch) noexcept {
-    return (launch.length + kScanTile<F, T> - 1) / kScanTile<F, T>;
 }
 
 // Which kernel.
@@ -90,67 +87,121 @@ enum class ScanWay { columns, warps, tiles };
 
 template <typename F, typename T>
 ScanWay way_of(const ScanLaunch &launch) noexcept {
-    const bool is_beside = launch.inner > 1;
-    if (launch.lines >= kManyLines && (is_beside || launch.length < kShortLine)) return ScanWay::columns;
-    const bool is_short = launch.length <= kMostChunks * kScanChunk<F, T>;
+    if (launch.lines >= kManyLines && (writes_across(launch) || launch.length < kShortLine))
+        return ScanWay::columns;
+    const bool is_short = launch.length <= kMostChunks * 32 * kScanItems<F, T>;
     return launch.lines >= kLinesForWarps && is_short ? ScanWay::warps : ScanWay::tiles;
+}
+
+// Of the lines that a block has tiles of: up to one a warp of those that lie beside each other.
+int line_bits_of(const ScanLaunch &launch) noexcept {
+    int bits = 0;
+    if (writes_across(launch) || reads_across(launch))
+        while (2 << bits <= std::min<std::int64_t>(launch.kept_shape[launch.num_kept - 1], kWarps)) ++bits;
+    return bits;
+}
+
+// How the threads of scan_lines_kernel lie, all as powers of two.
+struct ScanPlan {
+    int item_bits;  // elements of a thread
+    int lane_bits;  // threads of a chunk
+    int line_bits;  // lines of a block
+    std::int64_t tiles;
+
+    std::int64_t rows() const noexcept { return std::int64_t{kThreads} << item_bits >> line_bits; }
+};
+
+template <typename F, typename T>
+ScanPlan plan_lines(const ScanLaunch &launch) noexcept {
+    constexpr int kMostBits = bits_from(kScanItems<F, T>);
+    ScanPlan plan{kMostBits, 5, 0, 0};
+    if (way_of<F, T>(launch) == ScanWay::warps) {
+        plan.lane_bits = std::clamp(bits_from(divided_up(launch.length, kScanItems<F, T>)), 1, 5);
+        plan.line_bits = kThreadBits - plan.lane_bits;
+        return plan;
+    }
+    plan.line_bits = line_bits_of(launch);
+    const auto count_tiles = [&] { plan.tiles = divided_up(launch.length, plan.rows()); };
+    for (count_tiles(); plan.item_bits > bits_from(kLeastScanItems<F, T>) &&
+                        launch.lines * plan.tiles >> plan.line_bits <= kMultiprocessors / 2;
+         count_tiles())
+        --plan.item_bits;
+    return plan;
 }
 
 template <Op op, typename T>
 std::int64_t scratch_of(const ScanLaunch &launch) noexcept {
     using A = typename Joining<op, T>::A;
-    const std::int64_t tiles = tiles_of<Joining<op, T>, T>(launch);
-    if (way_of<Joining<op, T>, T>(launch) != ScanWay::tiles || tiles <= 1) return 0;
+    if (way_of<Joining<op, T>, T>(launch) != ScanWay::tiles) return 0;
+    const std::int64_t tiles = plan_lines<Joining<op, T>, T>(launch).tiles;
+    if (tiles <= 1) return 0;
     return launch.lines * Totals<A>::count(static_cast<unsigned>(tiles)) *
            static_cast<std::int64_t>(Totals<A>::kWords * sizeof(std::uint64_t));
 }
 
+// Before blocks wait for totals: a kernel, which the next one follows faster than what the driver does.
+struct ClearParams {
+    std::uint64_t *words;
+    std::int64_t count;
+};
+__global__ void __launch_bounds__(kThreads) clear_totals_kernel(const __grid_constant__ ClearParams p) {
+    const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+    follow_kernel_before();
+    if (i < p.count) p.words[i] = 0;
+}
+
 template <Op op, typename T>
-ScanParamsOf<op, T> params_of(const ScanLaunch &launch) noexcept {
-    ScanParamsOf<op, T> p{};
+ScanParams<T> params_of(const ScanLaunch &launch) noexcept {
+    ScanParams<T> p{};
     p.in = launch.in;
     p.out = static_cast<T *>(launch.out);
     p.lines = static_cast<std::uint32_t>(launch.lines);
     p.length = launch.length;
     p.stride = launch.stride;
-    p.inner = launch.inner;
-    p.beside = Divider::make(static_cast<std::uint32_t>(std::min<std::int64_t>(launch.inner, INT32_MAX)));
-    for (int d = 0; d < launch.num_kept; ++d) p.kept.add(launch.kept_shape[d], launch.kept_strides[d]);
-    p.type = launch.type;
-    const auto is_whole = [](std::int64_t elements) { return elements % kScanVector<Joining<op, T>, T> == 0; };
+    p.out_stride = launch.out_stride;
+    for (int d = 0; d < launch.num_kept; ++d)
+        p.kept.add(launch.kept_shape[d], launch.kept_strides[d], launch.kept_out_strides[d]);
+    p.stored.bytes = size_of(launch.type);
+    p.stored.is_truth = launch.type == ElementType::bool_;
+    if (kind_of(launch.type) == 'i') p.stored.sign_shift = 64 - 8 * size_of(launch.type);
+    const auto is_whole = [](std::int64_t elements) { return elements % Vector<T>::kSize == 0; };
     const auto addresses =
         reinterpret_cast<std::uintptr_t>(launch.in) | reinterpret_cast<std::uintptr_t>(launch.out);
-    p.whole = launch.type == ElementTypeOf<T>::value && launch.stride == 1 && launch.inner == 1 &&
-              addresses % sizeof(Elements<T, kScanVector<Joining<op, T>, T>>) == 0 &&
-              (launch.lines == 1 || is_whole(launch.length)) &&
-              std::all_of(launch.kept_strides, launch.kept_strides + launch.num_kept, is_whole);
+    p.whole = launch.type == ElementTypeOf<T>::value && launch.stride == 1 && launch.out_stride == 1 &&
+              addresses % sizeof(Vector<T>) == 0 && (launch.lines == 1 || is_whole(launch.length)) &&
+              std::all_of(launch.kept_strides, launch.kept_strides + launch.num_kept, is_whole) &&
+              std::all_of(launch.kept_out_strides, launch.kept_out_strides + launch.num_kept, is_whole);
+    p.reads_across = !p.whole && reads_across(launch);
+    p.writes_across = !p.whole && writes_across(launch);
     return p;
 }
 
 template <Op op, typename T>
 cudaError_t launch_lines(const ScanLaunch &launch, cudaStream_t stream) noexcept {
-    ScanParamsOf<op, T> p = params_of<op, T>(launch);
-    switch (way_of<Joining<op, T>, T>(launch)) {
-        case ScanWay::columns: {
-            constexpr int kAtOnce = kWarps * kColumnLoads<Joining<op, T>>;
-            p.shares_lines = launch.inner > 1 && launch.lines < kLinesForThreads && launch.length >= kAtOnce;
-            const std::int64_t threads = p.shares_lines ? launch.lines * kWarps : launch.lines;
-            return launch_kernel<scan_columns_kernel<op, T>>(blocks_for(threads), kThreads, stream, p);
-        }
-        case ScanWay::warps:
-            return launch_kernel<scan_lines_kernel<op, T>>(blocks_for(launch.lines * 32), kThreads, stream, p);
-        case ScanWay::tiles: break;
+    ScanParams<T> p = params_of<op, T>(launch);
+    using F = Joining<op, T>;
+    if (way_of<F, T>(launch) == ScanWay::columns) {
+        p.shares_lines =
+            p.writes_across && launch.lines < kLinesForThreads && launch.length >= kWarps * kColumnLoads<F>;
+        const std::int64_t threads = p.shares_lines ? launch.lines * kWarps : launch.lines;
+        return launch_kernel<scan_columns_kernel<op, T>>(blocks_for(threads), kThreads, stream, p);
     }
-    const std::int64_t tiles = tiles_of<Joining<op, T>, T>(launch);
-    p.tiles = Divider::make(static_cast<std::uint32_t>(tiles));
-    if (tiles > 1) {
+    const ScanPlan plan = plan_lines<F, T>(launch);
+    p.item_bits = plan.item_bits;
+    p.lane_bits = plan.lane_bits;
+    p.line_bits = plan.line_bits;
+    p.whole = p.whole && p.lane_bits == 5;
+    p.tiles = static_cast<unsigned>(plan.tiles);
+    const auto groups = static_cast<std::uint32_t>(((launch.lines - 1) >> p.line_bits) + 1);
+    p.inner = Divider::make(p.line_bits > 0 ? groups : std::max(1U, p.tiles));
+    if (p.tiles > 1) {
         p.totals = static_cast<std::uint64_t *>(launch.scratch);
+        ClearParams clear{p.totals, scratch_of<op, T>(launch) / static_cast<std::int64_t>(sizeof(std::uint64_t))};
         const cudaError_t error =
-            cudaMemsetAsync(p.totals, 0, static_cast<std::size_t>(scratch_of<op, T>(launch)), stream);
+            launch_kernel<clear_totals_kernel>(blocks_for(clear.count), kThreads, stream, clear);
         if (error != cudaSuccess) return error;
     }
-    return launch_kernel<scan_lines_kernel<op, T>>(static_cast<unsigned>(launch.lines * tiles), kThreads, stream,
-                                                   p);
+    return launch_kernel<scan_lines_kernel<op, T>>(groups * std::max(1U, p.tiles), kThreads, stream, p);
 }
 
 // Calls a function for the type whose kernels serve a launch: integers of 64 bits wrap alike.
@@ -186,15 +237,13 @@ cudaError_t launch_at_once(const ScanLaunch &launch, cudaStream_t stream) noexce
     });
 }
 
-// Some places of the outermost dimension of the lines. Its lines lie in `out` in blocks of `inner` or within one.
+// Some places of the outermost dimension of the lines.
 ScanLaunch part_of(const ScanLaunch &launch, std::int64_t begin, std::int64_t length) noexcept {
     ScanLaunch part = launch;
     part.kept_shape[0] = length;
     part.lines = launch.lines / launch.kept_shape[0] * length;
-    const std::int64_t before = launch.lines / launch.kept_shape[0] * begin;
-    const std::int64_t place = before / launch.inner * launch.inner * launch.length + before % launch.inner;
     part.in = static_cast<const char *>(launch.in) + begin * launch.kept_strides[0] * size_of(launch.type);
-    part.out = static_cast<char *>(launch.out) + place * size_of(launch.compute);
+    part.out = static_cast<char *>(launch.out) + begin * launch.kept_out_strides[0] * size_of(launch.compute);
     return part;
 }
 
@@ -203,6 +252,7 @@ void drop_outermost(ScanLaunch *launch) noexcept {
     --launch->num_kept;
     std::copy_n(launch->kept_shape + 1, launch->num_kept, launch->kept_shape);
     std::copy_n(launch->kept_strides + 1, launch->num_kept, launch->kept_strides);
+    std::copy_n(launch->kept_out_strides + 1, launch->num_kept, launch->kept_out_strides);
 }
 
 }  // namespace
