@@ -24,6 +24,7 @@ template <typename T, typename R, typename A>
 struct ColumnsParams : ColumnsPlan {
     const T *in;
     Target<R, A> target;
+    bool stores_vectors;  // threads that have their columns alone
 };
 
 // Joins the loads of a thread down its columns, whose indices are `first` and each `step`-th after it; `is_there`:
@@ -66,8 +67,28 @@ __device__ void join_columns(const F &f, A (&sums)[size], Loaded<T, size> (&x)[l
     }
 }
 
-// What the rows of threads of a tile have of its columns joined, in pairs of rows. `store` is called for each
-// result, which follow each other.
+// What the rows of threads of a tile have of their columns, one each, for the threads of the first row; in pairs.
+template <typename F, typename A = typename F::A>
+__device__ A join_rows(const F &f, A sum, Groups tile, int width_bits) {
+    __shared__ __align__(16) unsigned char memory[kThreads * sizeof(A)];
+    auto *const shared = reinterpret_cast<A *>(memory);
+#pragma unroll 1
+    for (int half = tile.size() / 2; half >> width_bits > 0; half /= 2) {
+        A other;
+        if (half < 32) {
+            other = shuffled_down(sum, half);
+        } else {
+            __syncthreads();
+            shared[threadIdx.x] = sum;
+            __syncthreads();
+            other = shared[(threadIdx.x + half) % kThreads];
+        }
+        sum = f.join(sum, other);
+    }
+    return sum;
+}
+
+// The same of several columns each. `store` is called for each result, which follow each other.
 template <typename F, int size, typename Store, typename A = typename F::A>
 __device__ void join_tile(const F &f, const A (&sums)[size], Groups tile, int width_bits, const Store &store) {
     constexpr int kPitch = size > 1 ? size + 1 : 1;  // so that neighbours lie in different banks
@@ -94,6 +115,10 @@ __device__ void join_tile(const F &f, const A (&sums)[size], Groups tile, int wi
     for (int i = tile.lane(); i < results; i += tile.size()) store(i, shared[place(i, 0)]);
 }
 
+// Whether the results of a thread's columns can be a vector, and their code is short.
+template <typename F, typename R, int size>
+inline constexpr bool kStoresVectors = size > 4 && size * sizeof(R) <= 16 && !is_heavy<F>;
+
 template <typename F, typename T, int size>
 inline constexpr int kColumnBlocksAtOnce = column_blocks_at_once(sizeof(T), size, is_variance<F>);
 
@@ -113,6 +138,7 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<F, T, size>)
     A sums[size];
 #pragma unroll
     for (int e = 0; e < size; ++e) sums[e] = f.identity();
+    std::int64_t place = 0;
     follow_kernel_before();
     if (column < p.columns) {
         const bool shares_rows = p.share < p.n;
@@ -129,7 +155,7 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<F, T, size>)
                     sums[e].index = static_cast<decltype(sums[e].index)>(begin_segment * p.segment_weight +
                                                                          start * p.row_weight);
         }
-        const T *row = p.in + p.kept.offset_at(column) + start * p.stride;
+        const T *row = p.in + p.kept.offset_at(column, &place) + start * p.stride;
         int i = start;
         // Takes so many rows, in each segment, so that short segments that lie side by side are read together.
         const auto take = [&](auto count, auto is_there) {
@@ -160,18 +186,25 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<F, T, size>)
         else if (i < end)
             take(Few{}, rest);
     }
-    if (size <= 2 && p.tile.bits == p.width_bits) {  // a thread has its columns alone
-        if (column >= p.columns) return;
-        const std::int64_t place = p.places.offset_at(column);
+    if constexpr (kStoresVectors<F, R, size>) {
+        if (p.stores_vectors) {
+            if (column < p.columns) p.target.template store_vector<F>(place, sums);
+            return;
+        }
+    }
+    if (size <= 2 && (size == 1 || p.is_alone())) {
+        if constexpr (size == 1) sums[0] = join_rows(f, sums[0], p.tile, p.width_bits);
+        if (p.tile.lane() >> p.width_bits > 0 || column >= p.columns) return;
 #pragma unroll
         for (int e = 0; e < size; ++e) p.target.template store<F>(place + e * p.out_stride, part, sums[e]);
         return;
     }
-    join_tile(f, sums, p.tile, p.width_bits, [&](int i, const A &sum) {
-        const unsigned found = first_column + i / size;
-        if (found < p.columns)
-            p.target.template store<F>(p.places.offset_at(found) + i % size * p.out_stride, part, sum);
-    });
+    if constexpr (size > 1)
+        join_tile(f, sums, p.tile, p.width_bits, [&](int i, const A &sum) {
+            const unsigned found = first_column + i / size;
+            if (found < p.columns)
+                p.target.template store<F>(p.kept.place_at(found) + i % size * p.out_stride, part, sum);
+        });
 }
 
 template <typename F, typename T, int size>
@@ -190,6 +223,8 @@ cudaError_t launch_columns(const ReduceLaunch &launch, cudaStream_t stream) noex
     p.target = make_target<F, T, R>(launch, grid.parts);
     cudaError_t error = cudaErrorInvalidValue;
     const auto with = [&](auto size, auto loads) {
+        constexpr bool kStores = kStoresVectors<F, R, size.value>;
+        p.stores_vectors = kStores && p.is_alone() && p.out_stride == 1 && p.target.stores_vectors(size.value);
         error = launch_kernel<columns_kernel<F, T, R, size.value, loads.value>>(grid.blocks, kThreads, stream, p);
     };
     if (grid.size == 1) with(Int<1>{}, Int<kColumnLoads<F, T, 1>>{});

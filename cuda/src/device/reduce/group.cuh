@@ -248,11 +248,29 @@ struct Target {
                 return;
             }
         }
+        out[result] = final_of<F>(value);
+    }
+    // Neighbouring results at whole vectors.
+    template <typename F, int size>
+    __device__ void store_vector(std::int64_t result, const A (&values)[size]) const {
+        Elements<R, size> vector;
+#pragma unroll
+        for (int e = 0; e < size; ++e) vector.values[e] = final_of<F>(values[e]);
+        *reinterpret_cast<Elements<R, size> *>(out + result) = vector;
+    }
+    bool stores_vectors(int size) const noexcept {
+        return partial == nullptr && !finish.wide &&
+               reinterpret_cast<std::uintptr_t>(out) % (size * sizeof(R)) == 0;
+    }
+
+private:
+    template <typename F>
+    __device__ R final_of(A value) const {
         const R found = F::template result<R>(value, finish);
         if constexpr (!flips<F> || gives_index<F>)
-            out[result] = found;
+            return found;
         else
-            out[result] = flipped<F>(found, bits);
+            return flipped<F>(found, bits);
     }
 };
 

@@ -198,8 +198,7 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
     for (int i = launch.num_kept - 1; i >= 0; --i) {
         const int d = order.dimensions[i];
         const int by = d == layout.across ? size : 1;
-        p.kept.add(launch.kept_shape[d] / by, launch.kept_strides[d] * by);
-        p.places.add(launch.kept_shape[d] / by, places[d] * by);
+        p.kept.add(launch.kept_shape[d] / by, launch.kept_strides[d] * by, places[d] * by);
     }
     p.out_stride = layout.across < 0 ? 1 : places[layout.across];
     p.n = static_cast<int>(launch.reduced_shape[layout.down]);

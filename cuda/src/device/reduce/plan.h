@@ -43,9 +43,8 @@ struct RowsPlan {
 };
 
 struct ColumnsPlan {
-    unsigned columns;  // in vectors
-    Dimensions kept;   // of these, the one that columns lie along last; and in `out`
-    Dimensions places;
+    unsigned columns;         // in vectors
+    PairedDimensions kept;    // of these, the one that columns lie along last; and in `out`
     std::int64_t out_stride;  // of the columns of a vector
     // Of a block's threads, each of several tiles has some: side by side, in rows, and in other segments.
     Groups tile;
@@ -63,6 +62,9 @@ struct ColumnsPlan {
     int share;  // of n, that a tile takes, and of the segments; of one of them all
     int segment_share;
     bool deep;  // whether threads have all their loads in flight, or kInFlight
+
+    // Whether a thread has its columns alone.
+    __host__ __device__ bool is_alone() const { return tile.bits == width_bits; }
 };
 
 // Blocks, and how many of them share a result; and which kernel of the family.
