@@ -452,6 +452,27 @@ class TestOrder:
             thread.join()
         assert failures == [False] * 6
 
+    def test_a_thread_that_has_called_nothing_of_cuda_finds_kernels(self) -> None:
+        code = "".join(f'extern "C" __global__ void own_{i}(int *out) {{ *out = {i}; }}' for i in range(3))
+        module = cukern.RawModule(code=code)
+        module.get_function("own_0")
+        found: list[cukern.RawKernel | Exception] = []
+
+        def work() -> None:
+            try:
+                found.extend([module.get_function("own_1"), cukern.RawModule(code=code + " ").get_function("own_2")])
+            except Exception as error:
+                found.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        out = cukern.zeros(2, "int32")
+        for i, kernel in enumerate(found):
+            assert not isinstance(kernel, Exception), kernel
+            kernel[1, 1](out[i:])
+        assert out.tolist() == [1, 2]
+
 
 class TestOtherLibraries:
     def test_torch(self, module: cukern.RawModule) -> None:

@@ -114,6 +114,8 @@ private:
     }
 
     Status describe() noexcept {
+        const AnyContext
+            any;  // a thread that has called nothing of CUDA has none, which cuKernelGetParamInfo needs
         const char *name = nullptr;
         CUKERN_TRY(check_driver(library_functions().kernel_name(&name, kernel_), "cuKernelGetName"));
         name_ = strdup(name);
