@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -70,11 +71,10 @@ def not_for_bools(name: str, *types: Any) -> bool:
 # --- results ---
 
 
-@pytest.mark.parametrize("memory", MEMORY)
 @pytest.mark.parametrize("a_type", ELEMENT_TYPES, ids=str)
 @pytest.mark.parametrize("name", BINARY)
-def test_operators(rng: np.random.Generator, name: str, a_type: np.dtype, memory: str) -> None:
-    for b_type in ELEMENT_TYPES:
+def test_operators(rng: np.random.Generator, name: str, a_type: np.dtype) -> None:
+    for b_type, memory in itertools.product(ELEMENT_TYPES, MEMORY):
         a, b = random_array(rng, (7, 9), a_type), random_array(rng, (7, 9), b_type)
         x, y = cukern.asarray(a, memory=memory), cukern.asarray(b, memory=memory)
         if not_for_bools(name, a_type, b_type):
@@ -148,17 +148,16 @@ def test_large_operands(rng: np.random.Generator, name: str, dtype: np.dtype) ->
 WEAK: list[Any] = [2, -3, 0, True, False, 2.5, 1 - 2j, -0.0, float("inf"), float("nan")]
 
 
-@pytest.mark.parametrize("number", WEAK, ids=str)
 @pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
 @pytest.mark.parametrize("name", BINARY)
-def test_python_numbers_are_weak(name: str, dtype: np.dtype, number: Any) -> None:
+def test_python_numbers_are_weak(name: str, dtype: np.dtype) -> None:
     a = small((2, 5), dtype)
-    for memory in MEMORY:
+    for number, memory in itertools.product(WEAK, MEMORY):
         x = cukern.asarray(a, memory=memory)
         calls = [
-            lambda y: BINARY[name](y, number),
-            lambda y: BINARY[name](number, y),
-            lambda y: UFUNCS[name](number, y),
+            lambda y, number=number: BINARY[name](y, number),
+            lambda y, number=number: BINARY[name](number, y),
+            lambda y, number=number: UFUNCS[name](number, y),
         ]
         for call in calls:
             try:
@@ -170,12 +169,11 @@ def test_python_numbers_are_weak(name: str, dtype: np.dtype, number: Any) -> Non
             same(call(x), wanted, memory)
 
 
-@pytest.mark.parametrize("number", [np.float32(1.1), np.float64(1.1), np.int32(7), np.int64(-7)], ids=repr)
 @pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
 @pytest.mark.parametrize("name", BINARY)
-def test_numpys_numbers_have_a_type(name: str, dtype: np.dtype, number: Any) -> None:
+def test_numpys_numbers_have_a_type(name: str, dtype: np.dtype) -> None:
     a = small((2, 5), dtype)
-    for memory in MEMORY:
+    for number, memory in itertools.product([np.float32(1.1), np.float64(1.1), np.int32(7), np.int64(-7)], MEMORY):
         x = cukern.asarray(a, memory=memory)
         same(BINARY[name](x, number), BINARY[name](a, number), memory)
         same(BINARY[name](number, x), BINARY[name](number, a), memory)
@@ -194,13 +192,11 @@ def test_integers_beyond_the_element_type() -> None:
 # --- in place ---
 
 
-@pytest.mark.parametrize("b_type", ELEMENT_TYPES, ids=str)
 @pytest.mark.parametrize("a_type", ELEMENT_TYPES, ids=str)
 @pytest.mark.parametrize("name", IN_PLACE)
-def test_in_place_casts_same_kind(name: str, a_type: np.dtype, b_type: np.dtype) -> None:
-    b = small((3, 4), b_type) + 5
-    for memory in MEMORY:
-        a = small((3, 4), a_type)
+def test_in_place_casts_same_kind(name: str, a_type: np.dtype) -> None:
+    for b_type, memory in itertools.product(ELEMENT_TYPES, MEMORY):
+        a, b = small((3, 4), a_type), small((3, 4), b_type) + 5
         x = before = cukern.asarray(a, memory=memory)
         y = cukern.asarray(b, memory=memory)
         try:
