@@ -12,6 +12,7 @@ import argparse
 import gc
 import json
 import math
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -265,6 +266,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     results: list[dict[str, Any]] = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"ended after {len(results)} cases"))
     try:
         for seed in options.seed:
             results.extend(survey(seed, options.cases, options.most))

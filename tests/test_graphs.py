@@ -277,12 +277,12 @@ class TestCalls:
         del others
 
     def test_a_graph_of_kernels_that_follow_each_other_in_a_graph(self) -> None:
-        """Behind another such graph, behind memory that is set, and beside another stream."""
+        """Behind another such graph, behind an operation of two kernels, and beside another stream."""
         x = cukern.asarray(values(1 << 16))
         out = cukern.zeros(1 << 16, dtype="float32")
         with cukern.capture() as inner:
             cukern.add(x, 1, out=x)
-            y = cukern.cumulative_sum(x)  # sets memory first
+            y = cukern.cumulative_sum(x)  # two kernels
             cukern.subtract(y, 1, out=y)
         side = cukern.Stream()
         with cukern.capture() as outer:

@@ -51,9 +51,8 @@ bool assign(const ModuleState &state, Array *target, PyObject *value) noexcept {
     TrackedView from = source.access();
     drop_leading(from.view, target->ndim);
     const Shape shape(target->ndim, target->shape());
-    const TensorView own = from.view;
-    if (!broadcast_view(own, shape, &from.view)) {
-        const PyRef a = shape_text(own.ndim, own.shape);
+    if (!broadcast_view(shape, &from.view)) {
+        const PyRef a = shape_text(from.view.ndim, from.view.shape);
         const PyRef b = shape_text(shape.ndim, shape.lengths);
         if (a && b)
             PyErr_Format(PyExc_ValueError, "assignment: shape %U does not broadcast to %U", a.get(), b.get());

@@ -252,8 +252,7 @@ bool copy_checked(const ModuleState &state, const char *function, const TrackedV
     TrackedView from = source;
     Shape shape(target.view.ndim, target.view.shape);
     drop_leading(from.view, shape.ndim);
-    const TensorView own = from.view;
-    if (!broadcast_view(own, shape, &from.view)) {
+    if (!broadcast_view(shape, &from.view)) {
         const PyRef a = shape_text(source.view.ndim, source.view.shape);
         const PyRef b = shape_text(shape.ndim, shape.lengths);
         if (a && b)

@@ -137,9 +137,8 @@ PyRef squeezed(Array *array, PyObject *axis) noexcept {
 
 PyRef broadcast_array(Array *array, const Shape &shape) noexcept {
     TensorView view;
-    TensorView wide;
     view_of(array, &view);
-    if (!broadcast_view(view, shape, &wide)) {
+    if (!broadcast_view(shape, &view)) {
         const PyRef from = shape_text(array->ndim, array->shape());
         const PyRef to = shape_text(shape.ndim, shape.lengths);
         if (from && to)
@@ -150,7 +149,7 @@ PyRef broadcast_array(Array *array, const Shape &shape) noexcept {
     std::int64_t bytes = 0;
     if (!checked_size("broadcast_to", "a view", shape.ndim, shape.lengths, size_of(array->type), &bytes))
         return {};
-    PyRef result = array_view(array, array->data, shape.ndim, shape.lengths, wide.strides);
+    PyRef result = array_view(array, array->data, shape.ndim, shape.lengths, view.strides);
     if (result) array_of(result.get())->read_only = true;  // one element may stand for many
     return result;
 }

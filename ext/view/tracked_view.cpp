@@ -170,17 +170,17 @@ void drop_leading(TensorView &view, int ndim) noexcept {
     }
 }
 
-bool broadcast_view(const TensorView &view, const Shape &shape, TensorView *out) noexcept {
-    *out = view;
-    if (view.immediate) return true;
-    if (view.ndim > shape.ndim) return false;
-    out->ndim = shape.ndim;
-    const int lead = shape.ndim - view.ndim;
-    for (int i = 0; i < shape.ndim; ++i) {
-        const std::int64_t own = i < lead ? 1 : view.shape[i - lead];
-        if (own != 1 && own != shape.lengths[i]) return false;
-        out->shape[i] = shape.lengths[i];
-        out->strides[i] = own == 1 ? 0 : view.strides[i - lead];
+bool broadcast_view(const Shape &shape, TensorView *view) noexcept {
+    if (view->immediate) return true;
+    const int lead = shape.ndim - view->ndim;
+    if (lead < 0) return false;
+    for (int i = 0; i < view->ndim; ++i)
+        if (view->shape[i] != 1 && view->shape[i] != shape.lengths[lead + i]) return false;
+    view->ndim = shape.ndim;
+    for (int i = shape.ndim - 1; i >= 0; --i) {  // from the last one, whose place is free
+        const bool repeats = i < lead || view->shape[i - lead] == 1;
+        view->strides[i] = repeats ? 0 : view->strides[i - lead];
+        view->shape[i] = shape.lengths[i];
     }
     return true;
 }

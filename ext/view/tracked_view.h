@@ -96,7 +96,7 @@ bool copy_apart(const ModuleState &state, const char *function, const TrackedVie
 // Drops leading dimensions of length 1 down to `ndim`: a value that is assigned may have them, as in NumPy.
 void drop_leading(TensorView &view, int ndim) noexcept;
 
-// `view` with `shape`, to which it broadcasts; false (without an exception) where it does not.
-bool broadcast_view(const TensorView &view, const Shape &shape, TensorView *out) noexcept;
+// Broadcasts a view to `shape`; false (without an exception) where it cannot be, and stays as it is.
+bool broadcast_view(const Shape &shape, TensorView *view) noexcept;
 
 }  // namespace cukern::py

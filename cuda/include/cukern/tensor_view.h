@@ -26,6 +26,20 @@ struct TensorView {
     Immediate value;
 
     TensorView() noexcept {}  // NOLINT(modernize-use-equals-default): shape and strides stay uninitialised
+    TensorView(const TensorView &other) noexcept { *this = other; }
+    // Copies the dimensions that there are: a kilobyte less than all.
+    TensorView &operator=(const TensorView &other) noexcept {
+        data = other.data;
+        type = other.type;
+        immediate = other.immediate;
+        ndim = other.ndim;
+        for (int i = 0; i < ndim; ++i) {
+            shape[i] = other.shape[i];
+            strides[i] = other.strides[i];
+        }
+        value = other.value;
+        return *this;
+    }
 };
 
 // Number of elements; shapes are checked for overflow where views are made.

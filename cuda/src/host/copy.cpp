@@ -61,10 +61,14 @@ void copy_packed(char *to, const char *from, std::int64_t bytes) noexcept {
     if (from != to) std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
+constexpr std::int64_t kFewWords = 8;  // which take less time one by one than vectors take to begin
+
 template <typename W>
 void fill(W *to, const W &value, std::int64_t n) noexcept {
     if constexpr (sizeof(W) == 1) {
         std::memset(to, value, static_cast<std::size_t>(n));
+    } else if (n < kFewWords) {
+        for (std::int64_t i = 0; i < n; ++i) to[i] = value;
     } else if constexpr (std::is_integral_v<W>) {
         run_by_vectors([to, value, n] { std::fill_n(to, n, value); });
     } else {  // a line of the cache at a time, which the compiler makes vectors of

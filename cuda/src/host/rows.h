@@ -32,9 +32,9 @@ void run_rows(const ElementwiseLaunch &launch, Count count, std::int64_t begin, 
         compute(data, end - begin, strides);
         return;
     }
-    std::int64_t index[kMaxDims];
+    std::int64_t index[kMaxDims] = {};
     std::int64_t rest = begin;
-    for (int d = last; d >= 0; --d) {
+    for (int d = last; rest > 0; --d) {
         index[d] = rest % launch.shape[d];
         rest /= launch.shape[d];
         for (int i = 0; i < count; ++i) data[place(i)] += index[d] * step(i, d);
@@ -44,7 +44,8 @@ void run_rows(const ElementwiseLaunch &launch, Count count, std::int64_t begin, 
     const std::int64_t length = launch.shape[last];
     for (std::int64_t at = begin; at < end;) {
         if (index[last] == 0 && end - at >= length) {  // whole rows, as far as they are one step from each other
-            const std::int64_t rows = std::min(launch.shape[last - 1] - index[last - 1], (end - at) / length);
+            std::int64_t rows = launch.shape[last - 1] - index[last - 1];
+            if (rows * length > end - at) rows = (end - at) / length;
             for (std::int64_t row = 0; row < rows; ++row) {
                 compute(data, length, strides);
                 for (int i = 0; i < count; ++i) data[i] += to_next[i];

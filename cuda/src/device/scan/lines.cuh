@@ -15,6 +15,7 @@
 
 #include "device/block_size.h"
 #include "device/follow.cuh"
+#include "device/scan/joining.cuh"
 #include "device/scan/staging.cuh"
 
 namespace cukern::cuda {

@@ -18,9 +18,9 @@
 namespace cukern::cuda {
 namespace {
 
-constexpr std::int64_t kManyLines = 4096;  // beside each other: as many threads keep the device busy
-constexpr std::int64_t kShortLine = 32;    // that a thread takes alone, though neighbours' elements lie apart
-constexpr std::int64_t kLinesForWarps = 1024;
+constexpr std::int64_t kManyLines = 4096;   // beside each other: as many threads keep the device busy
+constexpr std::int64_t kShortLine = 32;     // that a thread takes alone, though neighbours' elements lie apart
+constexpr std::int64_t kWholeLines = 1024;  // so many keep the device busy by a warp or a part of one each
 // Of fewer lines beside each other the warps of a block share each, if it is no shorter than what they take at
 // once.
 constexpr std::int64_t kLinesForThreads = 131072;
@@ -82,15 +82,29 @@ __global__ void __launch_bounds__(kThreads) scan_columns_kernel(const __grid_con
     }
 }
 
-// Which kernel.
-enum class ScanWay { columns, warps, tiles };
+enum class ScanWay { columns, lines, tiles };  // the kernel of columns, or of lines: whole ones, or by tiles
+
+// How a launch is computed. Launches of too many lines are cut into parts, all of which go by the plan of the
+// whole.
+struct ScanPlan {
+    ScanWay way;
+    bool shares_lines;  // of columns
+    // Of scan_lines_kernel, see ScanParams.
+    int item_bits;
+    int lane_bits;
+    int line_bits;
+    std::int64_t tiles;  // of a line
+    std::int64_t words;  // that the totals of a line take
+
+    std::int64_t rows() const noexcept { return std::int64_t{kThreads} << item_bits >> line_bits; }
+};
 
 template <typename F, typename T>
 ScanWay way_of(const ScanLaunch &launch) noexcept {
     if (launch.lines >= kManyLines && (writes_across(launch) || launch.length < kShortLine))
         return ScanWay::columns;
     const bool is_short = launch.length <= kMostChunks * 32 * kScanItems<F, T>;
-    return launch.lines >= kLinesForWarps && is_short ? ScanWay::warps : ScanWay::tiles;
+    return launch.lines >= kWholeLines && is_short ? ScanWay::lines : ScanWay::tiles;
 }
 
 // Of the lines that a block has tiles of: up to one a warp of those that lie beside each other.
@@ -101,42 +115,29 @@ int line_bits_of(const ScanLaunch &launch) noexcept {
     return bits;
 }
 
-// How the threads of scan_lines_kernel lie, all as powers of two.
-struct ScanPlan {
-    int item_bits;  // elements of a thread
-    int lane_bits;  // threads of a chunk
-    int line_bits;  // lines of a block
-    std::int64_t tiles;
-
-    std::int64_t rows() const noexcept { return std::int64_t{kThreads} << item_bits >> line_bits; }
-};
-
-template <typename F, typename T>
-ScanPlan plan_lines(const ScanLaunch &launch) noexcept {
-    constexpr int kMostBits = bits_from(kScanItems<F, T>);
-    ScanPlan plan{kMostBits, 5, 0, 0};
-    if (way_of<F, T>(launch) == ScanWay::warps) {
-        plan.lane_bits = std::clamp(bits_from(divided_up(launch.length, kScanItems<F, T>)), 1, 5);
-        plan.line_bits = kThreadBits - plan.lane_bits;
-        return plan;
-    }
-    plan.line_bits = line_bits_of(launch);
-    const auto count_tiles = [&] { plan.tiles = divided_up(launch.length, plan.rows()); };
-    for (count_tiles(); plan.item_bits > bits_from(kLeastScanItems<F, T>) &&
-                        launch.lines * plan.tiles >> plan.line_bits <= kMultiprocessors / 2;
-         count_tiles())
-        --plan.item_bits;
-    return plan;
-}
-
 template <Op op, typename T>
-std::int64_t scratch_of(const ScanLaunch &launch) noexcept {
-    using A = typename Joining<op, T>::A;
-    if (way_of<Joining<op, T>, T>(launch) != ScanWay::tiles) return 0;
-    const std::int64_t tiles = plan_lines<Joining<op, T>, T>(launch).tiles;
-    if (tiles <= 1) return 0;
-    return launch.lines * Totals<A>::count(static_cast<unsigned>(tiles)) *
-           static_cast<std::int64_t>(Totals<A>::kWords * sizeof(std::uint64_t));
+ScanPlan plan_of(const ScanLaunch &launch) noexcept {
+    using F = Joining<op, T>;
+    ScanPlan plan{way_of<F, T>(launch), false, bits_from(kScanItems<F, T>), 5, 0, 0, 0};
+    if (plan.way == ScanWay::columns) {
+        plan.shares_lines =
+            writes_across(launch) && launch.lines < kLinesForThreads && launch.length >= kWarps * kColumnLoads<F>;
+    } else if (plan.way == ScanWay::lines) {
+        plan.lane_bits = std::clamp(bits_from(divided_up(launch.length, kScanItems<F, T>)), kLeastLaneBits, 5);
+        plan.line_bits = kThreadBits - plan.lane_bits;
+    } else {
+        plan.line_bits = line_bits_of(launch);
+        const auto count_tiles = [&] { plan.tiles = divided_up(launch.length, plan.rows()); };
+        for (count_tiles(); plan.item_bits > bits_from(kLeastScanItems<F, T>) &&
+                            launch.lines * plan.tiles >> plan.line_bits <= kMultiprocessors / 2;
+             count_tiles())
+            --plan.item_bits;
+        using TotalsOfLine = Totals<typename F::A>;
+        if (plan.tiles > 1)
+            plan.words =
+                TotalsOfLine::kWords * std::int64_t{TotalsOfLine::count(static_cast<unsigned>(plan.tiles))};
+    }
+    return plan;
 }
 
 // Before blocks wait for totals: a kernel, which the next one follows faster than what the driver does.
@@ -177,16 +178,13 @@ ScanParams<T> params_of(const ScanLaunch &launch) noexcept {
 }
 
 template <Op op, typename T>
-cudaError_t launch_lines(const ScanLaunch &launch, cudaStream_t stream) noexcept {
+cudaError_t launch_planned(const ScanPlan &plan, const ScanLaunch &launch, cudaStream_t stream) noexcept {
     ScanParams<T> p = params_of<op, T>(launch);
-    using F = Joining<op, T>;
-    if (way_of<F, T>(launch) == ScanWay::columns) {
-        p.shares_lines =
-            p.writes_across && launch.lines < kLinesForThreads && launch.length >= kWarps * kColumnLoads<F>;
+    if (plan.way == ScanWay::columns) {
+        p.shares_lines = plan.shares_lines;
         const std::int64_t threads = p.shares_lines ? launch.lines * kWarps : launch.lines;
         return launch_kernel<scan_columns_kernel<op, T>>(blocks_for(threads), kThreads, stream, p);
     }
-    const ScanPlan plan = plan_lines<F, T>(launch);
     p.item_bits = plan.item_bits;
     p.lane_bits = plan.lane_bits;
     p.line_bits = plan.line_bits;
@@ -196,7 +194,7 @@ cudaError_t launch_lines(const ScanLaunch &launch, cudaStream_t stream) noexcept
     p.inner = Divider::make(p.line_bits > 0 ? groups : std::max(1U, p.tiles));
     if (p.tiles > 1) {
         p.totals = static_cast<std::uint64_t *>(launch.scratch);
-        ClearParams clear{p.totals, scratch_of<op, T>(launch) / static_cast<std::int64_t>(sizeof(std::uint64_t))};
+        ClearParams clear{p.totals, launch.lines * plan.words};
         const cudaError_t error =
             launch_kernel<clear_totals_kernel>(blocks_for(clear.count), kThreads, stream, clear);
         if (error != cudaSuccess) return error;
@@ -218,22 +216,18 @@ Result for_type_of(const ScanLaunch &launch, Result otherwise, const F &f) noexc
     return otherwise;
 }
 
-}  // namespace
-
-std::int64_t scan_scratch(const ScanLaunch &launch) noexcept {
-    return for_type_of(launch, std::int64_t{0}, [&](auto zero) {
+ScanPlan plan_scan(const ScanLaunch &launch) noexcept {
+    return for_type_of(launch, ScanPlan{}, [&](auto zero) {
         using T = decltype(zero);
-        return launch.op == Op::sum ? scratch_of<Op::sum, T>(launch) : scratch_of<Op::prod, T>(launch);
+        return launch.op == Op::sum ? plan_of<Op::sum, T>(launch) : plan_of<Op::prod, T>(launch);
     });
 }
 
-namespace {
-
-cudaError_t launch_at_once(const ScanLaunch &launch, cudaStream_t stream) noexcept {
+cudaError_t launch_at_once(const ScanPlan &plan, const ScanLaunch &launch, cudaStream_t stream) noexcept {
     return for_type_of(launch, cudaErrorInvalidValue, [&](auto zero) {
         using T = decltype(zero);
-        return launch.op == Op::sum ? launch_lines<Op::sum, T>(launch, stream)
-                                    : launch_lines<Op::prod, T>(launch, stream);
+        return launch.op == Op::sum ? launch_planned<Op::sum, T>(plan, launch, stream)
+                                    : launch_planned<Op::prod, T>(plan, launch, stream);
     });
 }
 
@@ -255,21 +249,31 @@ void drop_outermost(ScanLaunch *launch) noexcept {
     std::copy_n(launch->kept_out_strides + 1, launch->num_kept, launch->kept_out_strides);
 }
 
+// One after the other, as all of them use the same scratch memory.
+cudaError_t launch_parts(const ScanPlan &plan, const ScanLaunch &launch, cudaStream_t stream,
+                         std::int64_t most_lines) noexcept {
+    if (launch.lines <= most_lines) return launch_at_once(plan, launch, stream);
+    const std::int64_t each = std::max<std::int64_t>(1, most_lines / (launch.lines / launch.kept_shape[0]));
+    for (std::int64_t begin = 0; begin < launch.kept_shape[0]; begin += each) {
+        ScanLaunch part = part_of(launch, begin, std::min(each, launch.kept_shape[0] - begin));
+        if (each == 1) drop_outermost(&part);
+        const cudaError_t error = launch_parts(plan, part, stream, most_lines);
+        if (error != cudaSuccess) return error;
+    }
+    return cudaSuccess;
+}
+
 }  // namespace
+
+std::int64_t scan_scratch(const ScanLaunch &launch) noexcept {
+    return launch.lines * plan_scan(launch).words * static_cast<std::int64_t>(sizeof(std::uint64_t));
+}
 
 cudaError_t launch_scan(const ScanLaunch &given, cudaStream_t stream, std::int64_t most_lines) noexcept {
     if (given.lines == 0 || given.length == 0) return cudaSuccess;
     ScanLaunch launch = given;
     if (launch.type == ElementType::uint64 && is_integer(launch.compute)) launch.type = ElementType::int64;
-    if (launch.lines <= most_lines) return launch_at_once(launch, stream);
-    const std::int64_t each = std::max<std::int64_t>(1, most_lines / (launch.lines / launch.kept_shape[0]));
-    for (std::int64_t begin = 0; begin < launch.kept_shape[0]; begin += each) {
-        ScanLaunch part = part_of(launch, begin, std::min(each, launch.kept_shape[0] - begin));
-        if (each == 1) drop_outermost(&part);
-        const cudaError_t error = launch_scan(part, stream, most_lines);
-        if (error != cudaSuccess) return error;
-    }
-    return cudaSuccess;
+    return launch_parts(plan_scan(launch), launch, stream, most_lines);
 }
 
 }  // namespace cukern::cuda

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "device/grid.cuh"
-#include "device/scan/joining.cuh"
 #include "device/shuffle.cuh"
 #include "device/vector.cuh"
 
@@ -79,6 +78,8 @@ __device__ __noinline__ Elements<T, count> load_some(const void *data, const Sto
     return x;
 }
 
+constexpr int kLeastLaneBits = 1;  // of the threads that take a chunk
+
 // Where a thread's chunk is among those of its block: `lanes` threads take one, `line` is the block's.
 struct ChunkPlace {
     int lane;
@@ -103,7 +104,7 @@ struct ChunkPlace {
 template <typename T, int most_items>
 struct SharedTiles {
     static constexpr int kVector = Vector<T>::kSize;
-    static constexpr int kMostLines = kThreads / 2;
+    static constexpr int kMostLines = kThreads >> kLeastLaneBits;
     alignas(16) T elements[kThreads * (most_items + kVector) + kMostLines * kVector];
     std::int64_t from[kMostLines];
     std::int64_t to[kMostLines];
@@ -169,9 +170,9 @@ __device__ void load_tiles(const ScanParams<T> &p, const Tiles<T, most_items> &t
     if (moved.has_one_line) {
         const int row = moved.row(0);
         const std::int64_t from = tiles.shared.from[moved.first_line] + (begin + row) * p.stride;
+        using AtOnce = std::integral_constant<int, std::is_integral_v<T> ? 4 : 16>;
         load(
-            std::integral_constant < int, std::is_integral_v<T> ? 4 : 16 > {},
-            [&](int) { return moved.first_line; }, [&](int i) { return row + i * moved.step; },
+            AtOnce{}, [&](int) { return moved.first_line; }, [&](int i) { return row + i * moved.step; },
             [&](int i) { return from + i * moved.step * p.stride; });
     } else {
         load(
