@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from array_tools import MEMORY, NAMES, numbers, pair, same, same_view
+from cases import each
 from conftest import SMALL
 
 import cukern
@@ -81,8 +82,8 @@ def test_assignment_of_another_librarys_array(memory: str) -> None:
     assert a.tolist() == [[5, 1, 2], [6, 4, 5]]
 
 
-@pytest.mark.parametrize("source", NAMES)
 @pytest.mark.parametrize("target", NAMES)
+@each("source", NAMES)
 def test_assignment_casts_as_numpy(source: str, target: str) -> None:
     values = np.array([0, 1, 3, 100]).astype(source)
     a, wanted = cukern.zeros(4, target), np.zeros(4, target)

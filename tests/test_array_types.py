@@ -14,6 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from cases import each
 
 import cukern
 
@@ -117,8 +118,8 @@ def special_values(name: str) -> np.ndarray:
     return np.array([complex(x, y) for x, y in zip(values, values[::-1], strict=True)]).astype(TYPES[name])
 
 
-@pytest.mark.parametrize("source", TYPES)
 @pytest.mark.parametrize("target", TYPES)
+@each("source", TYPES)
 def test_astype(source: str, target: str) -> None:
     values = common_values(source, target)
     assert len(values) > 1
@@ -296,8 +297,8 @@ def promoted(x: str, y: str) -> np.dtype:
     return TYPES[other] if other in ("float32", "float64", *COMPLEX) else BFLOAT16
 
 
-@pytest.mark.parametrize("x", TYPES)
 @pytest.mark.parametrize("y", TYPES)
+@each("x", TYPES)
 def test_promotion_where_arrays_are_joined(x: str, y: str) -> None:
     first, second = np.array([0, 1]).astype(TYPES[x]), np.array([1, 1, 0]).astype(TYPES[y])
     dtype = promoted(x, y)

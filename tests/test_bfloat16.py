@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import assert_same, random_array
+from cases import each
 from oracles import ELEMENT_TYPES, FUNCTIONS, ORACLES, STEPWISE, refusal
 
 import cukern
@@ -80,8 +81,8 @@ def test_every_value(name: str) -> None:
     check(cukern.asnumpy(result), name, a[::-3], dtype=BFLOAT16)
 
 
-@pytest.mark.parametrize("other", [BFLOAT16, *ELEMENT_TYPES], ids=str)
 @pytest.mark.parametrize("name", BINARY)
+@each("other", [BFLOAT16, *ELEMENT_TYPES])
 def test_beside_every_element_type(rng: np.random.Generator, name: str, other: np.dtype) -> None:
     dtype = type_beside(other) if other != BFLOAT16 else other
     a = random_bfloat16(rng, (5, 7))
@@ -100,8 +101,8 @@ def test_beside_every_element_type(rng: np.random.Generator, name: str, other: n
             check(cukern.asnumpy(result), name, x, y, dtype=dtype)
 
 
-@pytest.mark.parametrize("number", [1, -3, True, 2.5, 0.1, 1e30])
 @pytest.mark.parametrize("name", BINARY)
+@each("number", [1, -3, True, 2.5, 0.1, 1e30])
 def test_python_numbers(rng: np.random.Generator, name: str, number: Any) -> None:
     a = random_bfloat16(rng, (9,))
     a[a == 0] = 1

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import each
 from conftest import STAGED, takes_few, use
 from numpy.ctypeslib import ndpointer
 from oracles import PRODUCT_TYPES, assert_result, product_bound, refusal
@@ -56,8 +57,8 @@ def result_of(row: dict[str, str], dtype: np.dtype) -> np.dtype:
 
 
 @pytest.mark.usefixtures("backend")
-@pytest.mark.parametrize("dtype", PRODUCT_TYPES, ids=str)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each("dtype", PRODUCT_TYPES)
 def test_rows(library: ctypes.CDLL, row: dict[str, str], dtype: np.dtype, rng: np.random.Generator) -> None:
     target = result_of(row, dtype)
     count = 1 if row["kind"] == "unary" else 2

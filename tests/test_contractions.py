@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from arrays import random_array
+from cases import each
 from oracles import ELEMENT_TYPES
 
 import cukern
@@ -74,7 +75,7 @@ SUBSCRIPTS = [
 
 
 @pytest.mark.parametrize("subscripts", SUBSCRIPTS)
-@pytest.mark.parametrize("dtype", ["?", "i1", "i8", "f2", "f4", "c16"])
+@each("dtype", ["?", "i1", "i8", "f2", "f4", "c16"])
 def test_einsum(subscripts: str, dtype: str, rng: np.random.Generator) -> None:
     lengths = dict(zip("abcijklm", (2, 3, 4, 2, 3, 4, 5, 2), strict=True))
     first, second = subscripts.partition("->")[0].split(",")

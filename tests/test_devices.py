@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cases import each
 from processes import run_quietly
 
 import cukern
@@ -142,8 +143,8 @@ TAKES_STREAM: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.usefixtures("backend")
-@pytest.mark.parametrize("call", TAKES_STREAM)
 @pytest.mark.parametrize("what", NO_STREAM)
+@each("call", TAKES_STREAM)
 def test_what_is_no_stream(what: str, call: str) -> None:
     stream, error, message = NO_STREAM[what]
     with pytest.raises(error, match=message) as caught:
@@ -184,8 +185,8 @@ TAKES_DEVICE: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.usefixtures("backend")
-@pytest.mark.parametrize("call", TAKES_DEVICE)
 @pytest.mark.parametrize("what", NO_DEVICE)
+@each("call", TAKES_DEVICE)
 def test_what_is_no_device(what: str, call: str) -> None:
     device, error, message = NO_DEVICE[what]
     with pytest.raises(error, match=f"{call}: {message}"):

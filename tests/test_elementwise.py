@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from arrays import assert_same, layouts, random_array, special_values
+from cases import each
 from conftest import SMALL, STAGED
 from oracles import ELEMENT_TYPES, assert_result, check, expected, refusal
 
@@ -24,15 +25,15 @@ def call(name: str, a, b, **options) -> np.ndarray:
     return getattr(cukern, name)(a, b, **options)
 
 
-@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
 @pytest.mark.parametrize("name", BINARY)
+@each("dtype", ELEMENT_TYPES)
 def test_contiguous(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
     for n in (1, 2, 3, 5, 255, 256, 257, 1023, 100_003 if name in SOME else 5003):
         check(name, random_array(rng, (n,), dtype), random_array(rng, (n,), dtype))
 
 
-@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
 @pytest.mark.parametrize("name", BINARY)
+@each("dtype", ELEMENT_TYPES)
 def test_element_types_and_special_values(name: str, dtype: np.dtype) -> None:
     for other in ELEMENT_TYPES:
         try:
@@ -121,9 +122,7 @@ def test_dimensions_that_do_not_merge(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
-@pytest.mark.parametrize(
-    "scalar", [0, 1, -3, 300, True, 2.5, -0.0, float("inf"), float("nan"), 1e300, 2 - 3j], ids=repr
-)
+@each("scalar", [0, 1, -3, 300, True, 2.5, -0.0, float("inf"), float("nan"), 1e300, 2 - 3j])
 def test_python_scalars(dtype: np.dtype, scalar, rng: np.random.Generator) -> None:
     a = random_array(rng, (5, 3), dtype)
     for name in BINARY:

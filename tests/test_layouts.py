@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import random_array
+from cases import each
 from conftest import SMALL, takes_few, use
 from oracles import assert_result, refusal
 
@@ -74,8 +75,8 @@ def test_both_operands(view: str, other: str, rng: np.random.Generator) -> None:
         compare("maximum", a, b)
 
 
-@pytest.mark.parametrize("dtype", [*TYPES, "bool", "uint16", "complex64"])
 @pytest.mark.parametrize("view", VIEWS)
+@each("dtype", [*TYPES, "bool", "uint16", "complex64"])
 def test_copies(view: str, dtype: str, rng: np.random.Generator) -> None:
     for shape in SHAPES[:4] if SMALL else SHAPES:
         wanted, a = make(rng, shape, dtype, view)
@@ -282,8 +283,8 @@ def test_few_rows_at_the_end_of_a_block(dtype: str, rng: np.random.Generator) ->
 BY_GROUP = ["add", "maximum", "negative", "less", "isnan", "sqrt", "divide", "abs", "bitwise_xor", "logical_and"]
 
 
-@pytest.mark.parametrize("dtype", [*TYPES, "bool", "uint16", "complex64"])
 @pytest.mark.parametrize("name", BY_GROUP)
+@each("dtype", [*TYPES, "bool", "uint16", "complex64"])
 def test_rows_that_begin_anywhere(name: str, dtype: str, rng: np.random.Generator) -> None:
     """A vector of 16 bytes is read from the two that hold it, but at the ends of a row."""
     function, vector = getattr(cukern, name), 16 // np.dtype(dtype).itemsize

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from arrays import assert_same
+from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import ELEMENT_TYPES
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("backend")
 SAME = "it may be exactly that array, or share no memory with it"
 
 
-@pytest.mark.parametrize("types", list(itertools.product(ELEMENT_TYPES, repeat=2)), ids=str)
+@each("types", list(itertools.product(ELEMENT_TYPES, repeat=2)))
 def test_casting_is_same_kind(types) -> None:
     result, target = types
     a = np.array([0, 1, 2, 100], result)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import assert_same, layouts, random_array, special_values
+from cases import each
 from conftest import SMALL, takes_few
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,8 +43,8 @@ def axes_of(name: str, ndim: int) -> list[Any]:
     return every + [axes for n in range(ndim + 1) for axes in itertools.combinations(range(ndim), n)]
 
 
-@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
 @pytest.mark.parametrize("name", REDUCTIONS)
+@each("dtype", ELEMENT_TYPES)
 def test_axes(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
     for shape in ((), (1,), (7,), (3, 1), (4, 33), (5, 6, 7), (2, 3, 4, 5)):
         a = values(rng, name, shape, dtype)
@@ -53,8 +54,8 @@ def test_axes(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
             )
 
 
-@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
 @pytest.mark.parametrize("name", REDUCTIONS)
+@each("dtype", ELEMENT_TYPES)
 def test_sizes(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
     """Sizes at which kernels change their ways: rows, columns, aligned and not, one result of many blocks."""
     shapes = [(3000,), (2, 4099), (300, 16), (5, 64, 32), (3, 65, 33), (90, 515)]
@@ -188,8 +189,8 @@ def test_few_long_rows(name: str, dtype: np.dtype, rng: np.random.Generator) -> 
         assert_reduced(cukern.asnumpy(getattr(cukern, name)(cukern.asarray(a), axis=0)), name, a, axis=0)
 
 
-@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
 @pytest.mark.parametrize("name", REDUCTIONS)
+@each("dtype", ELEMENT_TYPES)
 def test_layouts(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
     for shape in ((7,), (5, 6), (3, 4, 5)):
         for a in layouts(rng, shape, dtype).values():
@@ -259,8 +260,8 @@ def test_the_first_of_equals_in_any_order_of_memory(
                 assert_reduced(cukern.asnumpy(getattr(cukern, name)(x)), name, a)
 
 
-@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
 @pytest.mark.parametrize("name", REDUCTIONS)
+@each("dtype", ELEMENT_TYPES)
 def test_axes_of_length_one(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
     a = values(rng, name, (3, 1, 50, 1), dtype)
     x = cukern.asarray(a)

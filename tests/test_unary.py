@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from arrays import assert_same, layouts, random_array, special_values
+from cases import each
 from oracles import ELEMENT_TYPES, check, exact, expected, refusal
 
 import cukern
@@ -37,15 +38,15 @@ def over_the_range(dtype: np.dtype, rng: np.random.Generator, n: int) -> np.ndar
         return (np.concatenate(values) * rng.choice([-1, 1], n)).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
 @pytest.mark.parametrize("name", UNARY)
+@each("dtype", ELEMENT_TYPES)
 def test_values(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
     check(name, over_the_range(dtype, rng, 20_001))
     check(name, special_values(dtype))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "int8", "uint8", "int16", "uint16"])
 @pytest.mark.parametrize("name", UNARY)
+@each("dtype", ["float16", "int8", "uint8", "int16", "uint16"])
 def test_every_value(name: str, dtype: str) -> None:
     own = np.dtype(dtype)
     check(name, np.arange(1 << 8 * own.itemsize, dtype=np.uint32).astype(f"u{own.itemsize}").view(own))

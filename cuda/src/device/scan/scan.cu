@@ -129,7 +129,7 @@ ScanPlan plan_of(const ScanLaunch &launch) noexcept {
         plan.line_bits = line_bits_of(launch);
         const auto count_tiles = [&] { plan.tiles = divided_up(launch.length, plan.rows()); };
         for (count_tiles(); plan.item_bits > bits_from(kLeastScanItems<F, T>) &&
-                            launch.lines * plan.tiles >> plan.line_bits <= kMultiprocessors / 2;
+                            launch.lines * plan.tiles >> plan.line_bits <= kMultiprocessors;
              count_tiles())
             --plan.item_bits;
         using TotalsOfLine = Totals<typename F::A>;
