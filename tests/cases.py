@@ -4,35 +4,46 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
+# Where every access to memory is followed, a test takes these values of those that it has, such as element types.
+CHOSEN = os.environ.get("CUKERN_TEST_EACH", "").split()
+
+
+def chosen(values: list[Any]) -> list[Any]:
+    """Return the values that are tried: those of CUKERN_TEST_EACH, all if it names none of them."""
+    return [value for value in values if str(value) in CHOSEN] or values
+
 
 def each(name: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Call a test for each value of an argument, as ``pytest.mark.parametrize`` does, but as one test.
 
-    All values are tried; what failed is raised with the values that it failed for. It is skipped if all are.
+    All values are tried; the first failure is raised, with a note of all values that failed. It is skipped if all are.
     """
-    cases = list(values)
+    cases = chosen(list(values))
     assert cases, f"no values of {name}"
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
         def run(*args: Any, **kwargs: Any) -> None:
-            errors: list[Exception] = []
+            errors: list[BaseException] = []
             skips: list[BaseException] = []
+            failed: list[Any] = []
             for case in cases:
                 try:
                     test(*args, **kwargs, **{name: case})
                 except pytest.skip.Exception as skip:
                     skips.append(skip)
-                except Exception as error:
-                    error.add_note(f"with {name} = {case!r}")
+                except (Exception, pytest.fail.Exception) as error:
                     errors.append(error)
+                    failed.append(case)
             if errors:
-                errors[0].add_note(f"{len(errors)} of {len(cases)} cases failed")
+                errors[0].add_note(f"with {name} = {failed[0]!r}")
+                errors[0].add_note(f"{len(failed)} of {len(cases)} cases failed: {', '.join(map(str, failed))}")
                 raise errors[0]
             if len(skips) == len(cases):
                 raise skips[0]

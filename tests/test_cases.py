@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 
+import cases
 import pytest
 from cases import each
 
@@ -31,7 +32,25 @@ def test_what_failed_is_named() -> None:
     with pytest.raises(AssertionError, match="not one") as caught:
         test()
     assert seen == [1, 2, 3]
-    assert caught.value.__notes__ == ["with value = 2", "2 of 3 cases failed"]
+    assert caught.value.__notes__ == ["with value = 2", "2 of 3 cases failed: 2, 3"]
+
+
+def test_pytests_own_failures_too() -> None:
+    @each("value", [1, 2, 3])
+    def test(value: int) -> None:
+        with pytest.raises(ValueError, match="two"):
+            if value == 2:
+                raise ValueError("two")
+
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE") as caught:
+        test()
+    assert caught.value.__notes__[-1] == "2 of 3 cases failed: 1, 3"
+
+
+def test_chosen_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cases, "CHOSEN", ["int8", "bool"])
+    assert cases.chosen(["int8", "float32", "bool"]) == ["int8", "bool"]
+    assert cases.chosen([1, 2]) == [1, 2]
 
 
 @pytest.mark.parametrize("last", [1, 2])

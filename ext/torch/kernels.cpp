@@ -3,6 +3,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace cukern::py {
 
@@ -37,7 +38,7 @@ Status copy_packed(ElementType type, const TorchPlace &place, const Execution &w
     call.inputs[0] = &tensor->view;
     call.out = &copy.view;
     CUKERN_TRY(elementwise(call, where));
-    *tensor = copy;
+    *tensor = std::move(copy);
     return CUKERN_OK;
 }
 

@@ -29,6 +29,7 @@ struct TensorView {
     TensorView(const TensorView &other) noexcept { *this = other; }
     // Copies the dimensions that there are: a kilobyte less than all.
     TensorView &operator=(const TensorView &other) noexcept {
+        if (this == &other) return *this;
         data = other.data;
         type = other.type;
         immediate = other.immediate;

@@ -150,9 +150,10 @@ ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, Row
     const std::int64_t blocks = divided_up(launch.kept, kThreads >> p.groups.bits);
     // Of a segment: with all loads that threads have, or where that leaves multiprocessors idle, with fewer.
     const std::int64_t most_loads = row_loads(traits.element_bytes, traits.is_heavy(), true);
-    const std::int64_t shares = std::max(vectors / (kThreads * most_loads),
-                                         std::min(vectors / (kThreads * least_row_loads(traits.element_bytes)),
-                                                  std::int64_t{kMultiprocessors} / (blocks * p.num_segments)));
+    const int least_loads = p.groups.bits == kThreadBits ? least_row_loads(traits.element_bytes) : kInFlight;
+    const std::int64_t shares = std::max(
+        vectors / (kThreads * most_loads),
+        std::min(vectors / (kThreads * least_loads), std::int64_t{kMultiprocessors} / (blocks * p.num_segments)));
     if (p.num_segments == 1) {
         grid.parts = parts_for(launch, traits, kRowBlocks, blocks, shares);
         grid.split = grid.parts > 1;

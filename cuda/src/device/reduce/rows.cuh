@@ -4,7 +4,7 @@
 //   Idea: a group of 8 to 256 threads takes a row by 16-byte vectors, four loads in flight a thread; then shuffles
 //   and shared memory. Groups are as narrow as leaves each thread up to 16 vectors of a row, 32 where it looks for
 //   indices: joining threads takes longer than going on. Of few long rows, blocks take turns along each, or
-//   along each segment, with four to sixteen loads in flight. What of a row lies before the first whole vector
+//   along each segment, with two to sixteen loads in flight. What of a row lies before the first whole vector
 //   and after the last is taken by elements, which are asked for before all else, but for rows that blocks share,
 //   and used last. Limited by device memory.
 // short_rows_kernel
