@@ -42,15 +42,13 @@ struct ScanParams {
     std::uint64_t *totals;  // see Totals; where lines have several tiles
 };
 
-// Loads elements of `data` where they are there. Integers may be of any type.
-template <typename T, int count, typename There, typename Place>
-__device__ void load_elements(T (&x)[count], const void *data, const StoredInteger &stored, const There &is_there,
-                              const Place &place) {
+// Loads elements of `data`. Integers may be of any type.
+template <typename T, int count, typename Place>
+__device__ void load_elements(T (&x)[count], const void *data, const StoredInteger &stored, const Place &place) {
     const auto load = [&](auto zero) {
         using Stored = decltype(zero);
 #pragma unroll
-        for (int j = 0; j < count; ++j)
-            if (is_there(j)) x[j] = static_cast<T>(static_cast<const Stored *>(data)[place(j)]);
+        for (int j = 0; j < count; ++j) x[j] = static_cast<T>(static_cast<const Stored *>(data)[place(j)]);
     };
     if constexpr (!std::is_integral_v<T>) {
         load(T{});
@@ -69,12 +67,13 @@ __device__ void load_elements(T (&x)[count], const void *data, const StoredInteg
     }
 }
 
-// Elements `stride` apart, `left` of which are there.
+// Elements `stride` apart, the first `left` of which are there.
 template <typename T, int count>
 __device__ __noinline__ Elements<T, count> load_some(const void *data, const StoredInteger stored, std::int64_t at,
                                                      std::int64_t stride, int left) {
     Elements<T, count> x{};
-    load_elements(x.values, data, stored, [=](int e) { return e < left; }, [=](int e) { return at + e * stride; });
+    if (left > 0)  // in the place of one that is not there the last one is loaded, see load_tiles
+        load_elements(x.values, data, stored, [=](int e) { return at + min(e, left - 1) * stride; });
     return x;
 }
 
@@ -149,7 +148,8 @@ struct MovedElements {
 };
 
 // Brings elements to shared memory, those below `rows` in the first `lines` lines; `begin`: the first row of the
-// tiles.
+// tiles. In the place of one that is not there another one is loaded: loads under conditions are not asked for all
+// at once, since ptxas puts what is done with each before the next one.
 template <typename T, int most_items>
 __device__ void load_tiles(const ScanParams<T> &p, const Tiles<T, most_items> &tiles, const MovedElements &moved,
                            std::int64_t begin, int rows, int lines) {
@@ -157,59 +157,73 @@ __device__ void load_tiles(const ScanParams<T> &p, const Tiles<T, most_items> &t
         constexpr int kAtOnce = at_once.value < most_items ? at_once.value : most_items;
 #pragma unroll 1
         for (int i = 0; i >> p.item_bits == 0; i += kAtOnce) {
-            const auto is_there = [&](int j) {
-                return (i + j) >> p.item_bits == 0 && row_of(i + j) < rows && line_of(i + j) < lines;
-            };
-            T x[kAtOnce] = {};  // or what was there before would stay in registers
-            load_elements(x, p.in, p.stored, is_there, [&](int j) { return place_of(i + j); });
+            T x[kAtOnce];
+            load_elements(x, p.in, p.stored, [&](int j) { return place_of(i + j); });
 #pragma unroll
             for (int j = 0; j < kAtOnce; ++j)
-                if (is_there(j)) *tiles.at(line_of(i + j), row_of(i + j)) = x[j];
+                if ((i + j) >> p.item_bits == 0 && row_of(i + j) < rows && line_of(i + j) < lines)
+                    *tiles.at(line_of(i + j), row_of(i + j)) = x[j];
         }
+    };
+    const auto element = [&](int line, int row) {
+        return tiles.shared.from[line] + (begin + min(row, rows - 1)) * p.stride;
     };
     if (moved.has_one_line) {
         const int row = moved.row(0);
-        const std::int64_t from = tiles.shared.from[moved.first_line] + (begin + row) * p.stride;
+        const std::int64_t from = element(moved.first_line, 0);
         using AtOnce = std::integral_constant<int, std::is_integral_v<T> ? 4 : 16>;
         load(
             AtOnce{}, [&](int) { return moved.first_line; }, [&](int i) { return row + i * moved.step; },
-            [&](int i) { return from + i * moved.step * p.stride; });
+            [&](int i) { return from + min(row + i * moved.step, rows - 1) * p.stride; });
     } else {
         load(
             std::integral_constant<int, 4>{}, [&](int i) { return moved.line(i); },
-            [&](int i) { return moved.row(i); },
-            [&](int i) { return tiles.shared.from[moved.line(i)] + (begin + moved.row(i)) * p.stride; });
+            [&](int i) { return moved.row(i); }, [&](int i) { return element(moved.line(i), moved.row(i)); });
     }
 }
 
 template <typename T, int most_items>
 __device__ void store_tiles(const ScanParams<T> &p, const Tiles<T, most_items> &tiles, const MovedElements &moved,
                             std::int64_t begin, int rows, int lines) {
-#pragma unroll 2
-    for (int i = 0; i >> p.item_bits == 0; ++i) {
-        const int line = moved.line(i);
-        const int row = moved.row(i);
-        if (row < rows && line < lines)
-            p.out[tiles.shared.to[line] + (begin + row) * p.out_stride] = *tiles.at(line, row);
+    constexpr int kAtOnce = 2;
+#pragma unroll 1
+    for (int i = 0; i >> p.item_bits == 0; i += kAtOnce) {
+        T x[kAtOnce];
+        std::int64_t to[kAtOnce];
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j) {
+            const int line = moved.line(i + j);
+            const int row = moved.row(i + j);
+            x[j] = *tiles.at(line, row);
+            to[j] = tiles.shared.to[line] + (begin + row) * p.out_stride;
+        }
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j)
+            if ((i + j) >> p.item_bits == 0 && moved.row(i + j) < rows && moved.line(i + j) < lines)
+                p.out[to[j]] = x[j];
     }
 }
 
-// Moves the vectors of a warp's chunk, of `count` elements: from packed memory to shared, or back.
+// Moves the vectors of a warp's chunk, of `count` elements: from packed memory to shared, or back. In the place of
+// one that is not there the first one is loaded.
 template <bool to_shared, typename T, int most_items>
 __device__ void move_vectors(const Tiles<T, most_items> &tiles, T *chunk, T *packed, int count) {
     using V = Vector<T>;
     constexpr int kVectors = most_items / V::kSize;
+    if (count <= 0) return;
     const int first = static_cast<int>(threadIdx.x) % 32 * V::kSize;
-    V x[kVectors] = {};
+    V x[kVectors];
     const auto row = [&](int i) { return first + i * 32 * V::kSize; };
-    const auto in_shared = [&](int i) { return reinterpret_cast<V *>(chunk + tiles.place(row(i))); };
-    const auto in_packed = [&](int i) { return reinterpret_cast<V *>(packed + row(i)); };
+    const auto in_shared = [&](int at) { return reinterpret_cast<V *>(chunk + tiles.place(at)); };
+    const auto in_packed = [&](int at) { return reinterpret_cast<V *>(packed + at); };
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+        const int at = row(i) < count ? row(i) : 0;
+        x[i] = to_shared ? *in_packed(at) : *in_shared(at);
+    }
 #pragma unroll
     for (int i = 0; i < kVectors; ++i)
-        if (row(i) < count) x[i] = to_shared ? *in_packed(i) : *in_shared(i);
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i)
-        if (row(i) < count) *(to_shared ? in_shared(i) : in_packed(i)) = x[i];
+        if (row(i) < count) *(to_shared ? in_shared(row(i)) : in_packed(row(i))) = x[i];
 }
 
 }  // namespace cukern::cuda
