@@ -143,8 +143,7 @@ class Runner:
             "CUKERN_HOST_ONLY": "1",
             "CUKERN_STUBS": "0",
             "CUKERN_STRIP": "0",
-            # Where code is instrumented, GCC warns of copies of what is not set and not used, as in TensorView.
-            "CUKERN_CXXFLAGS": " ".join([*flags, "-Wno-maybe-uninitialized", "-DCUKERN_PLANTED_DEFECTS"]),
+            "CUKERN_CXXFLAGS": " ".join([*flags, "-DCUKERN_PLANTED_DEFECTS"]),
             "CUKERN_LDFLAGS": self.sanitizer.flags,
             **self.sanitizer.build,
         }

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-
-# Where every access to memory is followed, a test takes these values of those that it has, such as element types.
-CHOSEN = os.environ.get("CUKERN_TEST_EACH", "").split()
-
-
-def chosen(values: list[Any]) -> list[Any]:
-    """Return the values that are tried: those of CUKERN_TEST_EACH, all if it names none of them."""
-    return [value for value in values if str(value) in CHOSEN] or values
 
 
 def each(name: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -24,7 +15,7 @@ def each(name: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], Ca
 
     All values are tried; the first failure is raised, with a note of all values that failed. It is skipped if all are.
     """
-    cases = chosen(list(values))
+    cases = list(values)
     assert cases, f"no values of {name}"
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 
-import cases
 import pytest
 from cases import each
 
@@ -45,12 +44,6 @@ def test_pytests_own_failures_too() -> None:
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE") as caught:
         test()
     assert caught.value.__notes__[-1] == "2 of 3 cases failed: 1, 3"
-
-
-def test_chosen_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases, "CHOSEN", ["int8", "bool"])
-    assert cases.chosen(["int8", "float32", "bool"]) == ["int8", "bool"]
-    assert cases.chosen([1, 2]) == [1, 2]
 
 
 @pytest.mark.parametrize("last", [1, 2])

@@ -23,7 +23,7 @@ struct TensorView {
     int ndim = 0;
     std::int64_t shape[kMaxDims];
     std::int64_t strides[kMaxDims];
-    Immediate value;
+    Immediate value{};
 
     TensorView() noexcept {}  // NOLINT(modernize-use-equals-default): shape and strides stay uninitialised
     TensorView(const TensorView &other) noexcept { *this = other; }

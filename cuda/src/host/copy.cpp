@@ -61,16 +61,15 @@ void copy_packed(char *to, const char *from, std::int64_t bytes) noexcept {
     if (from != to) std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
-constexpr std::int64_t kFewWords = 8;  // which take less time one by one than vectors take to begin
+constexpr std::int64_t kFewBytes = 256;  // which take less time than the choice of a vector's width
 
 template <typename W>
 void fill(W *to, const W &value, std::int64_t n) noexcept {
     if constexpr (sizeof(W) == 1) {
         std::memset(to, value, static_cast<std::size_t>(n));
-    } else if (n < kFewWords) {
-        for (std::int64_t i = 0; i < n; ++i) to[i] = value;
     } else if constexpr (std::is_integral_v<W>) {
-        run_by_vectors([to, value, n] { std::fill_n(to, n, value); });
+        const auto fill_all = [to, value, n] { std::fill_n(to, n, value); };
+        n *static_cast<std::int64_t>(sizeof(W)) < kFewBytes ? fill_all() : run_by_vectors(fill_all);
     } else {  // a line of the cache at a time, which the compiler makes vectors of
         constexpr auto kLine = static_cast<std::int64_t>(64 / sizeof(W));
         W line[kLine];
@@ -92,43 +91,40 @@ void copy_steps(const W *from, FromStep from_step, W *to, ToStep to_step, std::i
     for (std::int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
 }
 
-// Copies n words from a row to another one; steps are in words.
-template <typename W>
-using RowCopy = void (*)(const W *from, std::int64_t from_step, W *to, std::int64_t to_step,
-                         std::int64_t n) noexcept;
-
-// The copy of rows with these steps. Those that have loops of vectors are spelled out.
-template <typename W>
-RowCopy<W> row_copy(std::int64_t from_step, std::int64_t to_step) noexcept {
-    using Step = std::int64_t;
+// Calls run with the function that copies n words from a row to another one, made for these steps, which are in
+// words. Those that have loops of vectors are spelled out.
+template <typename W, typename Run>
+void with_row_copy(std::int64_t from_step, std::int64_t to_step, const Run &run) noexcept {
+    constexpr auto kSize = static_cast<std::int64_t>(sizeof(W));
     if (to_step == 1 && from_step == 1)
-        return [](const W *from, Step, W *to, Step, std::int64_t n) noexcept {
-            copy_packed(reinterpret_cast<char *>(to), reinterpret_cast<const char *>(from),
-                        n * static_cast<std::int64_t>(sizeof(W)));
-        };
+        return run([](const W *from, W *to, std::int64_t n) noexcept {
+            copy_packed(reinterpret_cast<char *>(to), reinterpret_cast<const char *>(from), n * kSize);
+        });
     if (to_step == 1 && from_step == 0)
-        return [](const W *from, Step, W *to, Step, std::int64_t n) noexcept { fill(to, *from, n); };
-    if (to_step == 1 && from_step == -1 && sizeof(W) <= 8)
-        return [](const W *from, Step, W *to, Step, std::int64_t n) noexcept {
+        return run([](const W *from, W *to, std::int64_t n) noexcept { fill(to, *from, n); });
+    if (to_step == 1 && from_step == -1 && kSize <= 8)
+        return run([](const W *from, W *to, std::int64_t n) noexcept {
             run_by_vectors([from, to, n] {  // complex numbers as what they lie in, too
                 for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i, from - i, sizeof(W));
             });
-        };
+        });
     if constexpr (std::is_integral_v<W>) {
-        if (to_step == 1 && from_step == 2)
-            return [](const W *from, Step, W *to, Step, std::int64_t n) noexcept {
+        if (to_step == 1 && from_step == 2 && kSize < 8)
+            return run([](const W *from, W *to, std::int64_t n) noexcept {
                 for (std::int64_t i = 0; i < n; ++i) to[i] = from[2 * i];
-            };
+            });
         if (from_step == 1)
-            return [](const W *from, Step, W *to, Step step, std::int64_t n) noexcept {
-                copy_steps(from, PackedStep(), to, step, n);
-            };
+            return run([to_step](const W *from, W *to, std::int64_t n) noexcept {
+                copy_steps(from, PackedStep(), to, to_step, n);
+            });
         if (to_step == 1)
-            return [](const W *from, Step step, W *to, Step, std::int64_t n) noexcept {
-                copy_steps(from, step, to, PackedStep(), n);
-            };
+            return run([from_step](const W *from, W *to, std::int64_t n) noexcept {
+                copy_steps(from, from_step, to, PackedStep(), n);
+            });
     }
-    return copy_steps<W, Step, Step>;
+    run([from_step, to_step](const W *from, W *to, std::int64_t n) noexcept {
+        copy_steps(from, from_step, to, to_step, n);
+    });
 }
 
 // Words of a tile's row.
@@ -281,22 +277,25 @@ void copy_in_strips(const ElementwiseLaunch &launch, int across, std::int64_t gr
 template <typename W>
 void copy_words(const ElementwiseLaunch &launch, std::int64_t grain) noexcept {
     if (const int across = fastest_of_source(launch); across >= 0) return copy_in_strips<W>(launch, across, grain);
-    constexpr auto kSize = static_cast<std::intptr_t>(sizeof(W));
-    const bool past_caches = stores_past_caches(launch);
     const std::int64_t from_step = launch.immediate[1] ? 0 : launch.strides[1][launch.ndim - 1];
     const std::int64_t to_step = launch.strides[0][launch.ndim - 1];
-    RowCopy<W> copy = row_copy<W>(from_step, to_step);
-    if (past_caches && from_step == 1 && to_step == 1)
-        copy = [](const W *from, std::int64_t, W *to, std::int64_t, std::int64_t n) noexcept {
-            copy_past_caches(reinterpret_cast<char *>(to), reinterpret_cast<const char *>(from), n * kSize);
-        };
+    const auto run = [&launch,
+                      grain](auto copy) {  // inlined: a call for each row is half of the time of short ones
+        parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
+            run_rows(launch, std::integral_constant<int, 2>{}, begin, end,
+                     [=](char **data, std::int64_t n, const std::intptr_t *) {
+                         copy(reinterpret_cast<const W *>(data[0]), reinterpret_cast<W *>(data[1]), n);
+                     });
+        });
+    };
+    if (from_step != 1 || to_step != 1 || !stores_past_caches(launch))
+        return with_row_copy<W>(from_step, to_step, run);
     parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
         run_rows(launch, std::integral_constant<int, 2>{}, begin, end,
-                 [=](char **data, std::int64_t n, const std::intptr_t *) {
-                     copy(reinterpret_cast<const W *>(data[0]), from_step, reinterpret_cast<W *>(data[1]), to_step,
-                          n);
+                 [](char **data, std::int64_t n, const std::intptr_t *) {
+                     copy_past_caches(data[1], data[0], n * static_cast<std::int64_t>(sizeof(W)));
                  });
-        if (past_caches) finish_stores();
+        finish_stores();
     });
 }
 
