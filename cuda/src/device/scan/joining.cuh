@@ -22,7 +22,6 @@ struct Joining : Reducer<op, T> {
     // Of a thread's elements that follow each other, before others come in.
     using Own = A;
     CUKERN_HD static Own own(T element) { return Reducer<op, T>::of(element, 0); }
-    CUKERN_HD static Own no_own() { return identity(); }
     CUKERN_HD static Own join_own(const Own &a, const Own &b) { return Reducer<op, T>::join(a, b); }
     CUKERN_HD static A of_own(const Own &a) { return a; }
     // What comes before a thread's elements, as it joins each of them; and the results.
@@ -105,12 +104,6 @@ struct Joining<Op::prod, T, true> {
         else
             return of(element, 0);
     }
-    CUKERN_HD static Own no_own() {
-        if constexpr (kIsShort)
-            return unit();
-        else
-            return identity();
-    }
     CUKERN_HD static Own join_own(const Own &a, const Own &b) {
         if constexpr (!kIsShort)
             return join(a, b);
@@ -160,24 +153,34 @@ struct Joining<Op::prod, T, true> {
     CUKERN_HD static R result(const A &a, std::int64_t) {
         return convert<R>(Scale(a.exponent).of(a.significand));
     }
-    // Of elements without exponents the scale is that of what comes before them.
+    // Of elements without exponents the scale is that of what comes before them. Where it is small, it is a part
+    // of the significand: products of the two are normal numbers.
     struct ScaledBefore {
         M significand;
         Scale scale;
+        bool is_scaled;
     };
     using Before = std::conditional_t<kIsShort, ScaledBefore, A>;
     CUKERN_HD static Before before(const A &a) {
+        constexpr int kMost = is_complex<T> ? 0 : 300;
         if constexpr (!kIsShort)
             return a;
-        else if (!is_complex<T> || a.exponent == 0)
-            return {a.significand, Scale(a.exponent)};
+        else if (a.exponent >= -kMost && a.exponent <= kMost)
+            return {is_complex<T> ? a.significand : times_power(a.significand, static_cast<int>(a.exponent)),
+                    Scale(0), false};
+        else if (!is_complex<T>)
+            return {a.significand, Scale(a.exponent), true};
         else  // no significand of 1, which join_own would take for the identity
-            return {times_power(a.significand, 1), Scale(a.exponent - 1)};
+            return {times_power(a.significand, 1), Scale(a.exponent - 1), true};
+    }
+    CUKERN_HD static M scaled_result(const ScaledBefore &before, const M &own) {
+        const M result = join_own(before.significand, own);
+        return before.is_scaled ? before.scale.of(result) : result;
     }
     template <typename R>
     CUKERN_HD static R result_after(const Before &before, const Own &own) {
         if constexpr (kIsShort)
-            return convert<R>(before.scale.of(join_own(before.significand, own)));
+            return convert<R>(scaled_result(before, own));
         else
             return result<R>(join(before, own), 0);
     }

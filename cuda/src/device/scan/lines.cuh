@@ -24,13 +24,10 @@ constexpr int kWarpBits = kThreadBits - 5;
 constexpr int kWarps = 1 << kWarpBits;
 constexpr int kScanGroup = 32;  // tiles, a lane each
 
-// Elements of a thread in a chunk, as many as registers hold, and those of them that it joins before it makes a
+// Elements of a thread in a chunk, 64 or 128 bytes of them, and those of them that it joins before it makes a
 // product normal: at most four, so that it stays finite.
-template <typename F, typename T>
-inline constexpr int kScanItems = sizeof(typename F::Own) <= 4                      ? 32
-                                  : sizeof(typename F::Own) <= 8                    ? 16
-                                  : sizeof(typename F::Own) <= 16 && sizeof(T) <= 8 ? 8
-                                                                                    : 4;
+template <typename T>
+inline constexpr int kScanItems = sizeof(T) <= 4 ? 32 : 128 / static_cast<int>(sizeof(T));
 template <typename F, typename T>
 inline constexpr int kScanVector =
     (sizeof(typename F::A) > sizeof(typename F::Own) && sizeof(T) < 4) ? 4 : 16 / static_cast<int>(sizeof(T));
@@ -38,37 +35,29 @@ inline constexpr int kScanVector =
 template <typename F, typename T>
 inline constexpr int kLeastScanItems = kScanVector<F, T> > Vector<T>::kSize ? kScanVector<F, T> : Vector<T>::kSize;
 
-// Of a multiprocessor: while some wait for others, the rest read. More blocks of smaller tiles were slower.
-constexpr int kScanBlocks = 2;
+// Of a multiprocessor: while some wait for others, the rest read. More blocks of smaller tiles were slower, and
+// with four blocks 1.5 * 10^6 int64 took 1.2 of the time.
+template <typename T>
+inline constexpr int kScanBlocks = sizeof(T) <= 4 ? 4 : 3;
 
-// A thread's part of a chunk: running results of each vector, and what comes before the vector in the chunk.
+// A thread's part of a chunk. Its elements are joined twice, once for their total and once for the results: to
+// keep what the first time gave takes registers, and with them blocks that run while others wait.
 template <typename F, typename T>
 struct Chunk {
     using A = typename F::A;
     static constexpr int kVector = kScanVector<F, T>;
-    static constexpr int kVectors = kScanItems<F, T> / kVector;
+    static constexpr int kVectors = kScanItems<T> / kVector;
+    // Vectors that a loop's round takes: of long code fewer, so that the kernel stays short.
+    static constexpr int kAtOnce = sizeof(A) <= 8 ? kVectors : is_complex<T> ? 2 : 4;
     using V = Elements<T, kVector>;
-    typename F::Own own[kVectors][kVector];
-    A before[kVectors];
-    A total;  // of all threads
+    A earlier;  // what threads before it have in the chunk
+    A total;    // of all threads
 
-    // `elements`: the thread's, of up to so many; `left`: how many of them are there, from its first one on.
-    // `lane`: of the 2**lane_bits threads.
-    __device__ void read(const T *elements, int left, int item_bits, int lane, int lane_bits) {
-        const auto *const vectors = reinterpret_cast<const V *>(elements);
+    // `elements`: the thread's. Those behind the end of a line come after all that count, so that they may be
+    // anything. `lane`: of the 2**lane_bits threads.
+    __device__ void read(const T *elements, int item_bits, int lane, int lane_bits) {
         A running = F::identity();
-#pragma unroll
-        for (int i = 0; i < kVectors; ++i) {
-            if (i * kVector >> item_bits > 0) break;
-            const V x = vectors[i];
-#pragma unroll
-            for (int e = 0; e < kVector; ++e) {
-                own[i][e] = i * kVector + e < left ? F::own(x.values[e]) : F::no_own();
-                if (e > 0) own[i][e] = F::join_own(own[i][e - 1], own[i][e]);
-            }
-            before[i] = running;
-            running = F::normal(F::join(running, F::of_own(own[i][kVector - 1])));
-        }
+        for_vectors(elements, item_bits, &running, [](int, const A &, const auto &) {});
 #pragma unroll(sizeof(A) <= 8 ? 5 : 1)
         for (int by = 1; by < 32; by *= 2) {
             if (by >> lane_bits > 0) break;
@@ -76,27 +65,38 @@ struct Chunk {
             if (lane >= by) running = F::join(other, running);
         }
         total = F::normal(shuffled_from(running, static_cast<int>(threadIdx.x) % 32 | ((1 << lane_bits) - 1)));
-        const A earlier = shuffled_up(running, 1);
-        if (lane > 0) {
-#pragma unroll
-            for (int i = 0; i < kVectors; ++i) {
-                if (i * kVector >> item_bits > 0) break;
-                before[i] = F::join(earlier, before[i]);
-            }
-        }
+        earlier = shuffled_up(running, 1);
+        if (lane == 0) earlier = F::identity();
     }
 
     // `start`: what comes before the chunk. All of the thread's elements are written.
     __device__ void write(const A &start, T *elements, int item_bits) const {
-        auto *const vectors = reinterpret_cast<V *>(elements);
-#pragma unroll
-        for (int i = 0; i < kVectors; ++i) {
-            if (i * kVector >> item_bits > 0) break;
-            const typename F::Before earlier = F::before(F::join(start, before[i]));
+        A running = F::identity();
+        for_vectors(elements, item_bits, &running, [&](int i, const A &before, const auto &own) {
+            const typename F::Before all = F::before(F::join(start, F::join(earlier, before)));
             V results;
 #pragma unroll
-            for (int e = 0; e < kVector; ++e) results.values[e] = F::template result_after<T>(earlier, own[i][e]);
-            vectors[i] = results;
+            for (int e = 0; e < kVector; ++e) results.values[e] = F::template result_after<T>(all, own[e]);
+            reinterpret_cast<V *>(elements)[i] = results;
+        });
+    }
+
+private:
+    // Calls `take` with the running results of each vector, and what the thread has before the vector.
+    template <typename Take>
+    __device__ void for_vectors(const T *elements, int item_bits, A *running, const Take &take) const {
+#pragma unroll(kAtOnce)
+        for (int i = 0; i < kVectors; ++i) {
+            if (i * kVector >> item_bits > 0) break;
+            const V x = reinterpret_cast<const V *>(elements)[i];
+            typename F::Own own[kVector];
+#pragma unroll
+            for (int e = 0; e < kVector; ++e) {
+                own[e] = F::own(x.values[e]);
+                if (e > 0) own[e] = F::join_own(own[e - 1], own[e]);
+            }
+            take(i, *running, own);
+            *running = F::normal(F::join(*running, F::of_own(own[kVector - 1])));
         }
     }
 };
@@ -153,8 +153,10 @@ public:
         memcpy(value, parts, sizeof *value);
         return is_there;
     }
+    // All threads of a warp wait together: those that need no value have one.
     __device__ void wait_for(unsigned place, bool is_there, A *value) const {
         while (!is_there) is_there = look(place, value);
+        __syncwarp();
     }
 
 private:
@@ -181,27 +183,20 @@ __device__ A look_back(const Totals<A> &totals, unsigned tile, const A &total) {
     A of_groups = F::identity();
     A before = F::identity();
     const bool takes_large = lane == 0 && large > 0;
-    const bool has_large = takes_large && totals.look(place_of_large, &before);
-    const bool has_group = lane < in_large && totals.look(place_of_group, &of_groups);
-    if (lane < in_group) totals.wait_for(place, false, &of_tiles);
+    const bool has_large = !takes_large || totals.look(place_of_large, &before);
+    const bool has_group = lane >= in_large || totals.look(place_of_group, &of_groups);
+    totals.wait_for(place, lane >= in_group, &of_tiles);
     of_tiles = join_warp<F>(of_tiles);
     const bool ends_group = in_group == kScanGroup - 1;
     const A of_group = F::normal(F::join(of_tiles, total));
     if (lane == 0 && ends_group) totals.leave(totals.place_of_group(group), of_group);
-    if (lane < in_large) totals.wait_for(place_of_group, has_group, &of_groups);
+    totals.wait_for(place_of_group, has_group, &of_groups);
     of_groups = join_warp<F>(of_groups);
-    if (takes_large) totals.wait_for(place_of_large, has_large, &before);
+    totals.wait_for(place_of_large, has_large, &before);
     before = F::join(before, of_groups);
     if (lane == 0 && ends_group && in_large == kScanGroup - 1)
         totals.leave(totals.place_of_large(large), F::normal(F::join(before, of_group)));
     return F::join(before, of_tiles);
-}
-
-// What depends on `value` is computed in each round of a loop, instead of being kept in registers.
-__device__ inline void compute_again(int &value) {
-#ifdef __CUDA_ARCH__
-    asm volatile("" : "+r"(value));
-#endif
 }
 
 // What comes before a warp's chunk in its line, of which `total` is the chunk's. All threads of the block take
@@ -213,33 +208,35 @@ __device__ A before_chunk(const ScanParams<T> &p, const ChunkPlace &place, std::
     __shared__ __align__(16) unsigned char memory[2 * kWarps * sizeof(A)];
     auto *const warps = reinterpret_cast<A *>(memory);
     A *const lines = warps + kWarps;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
     const int warp = static_cast<int>(threadIdx.x) / 32;
-    if (threadIdx.x % 32 == 0) warps[warp] = total;
+    const int number = warp >> p.line_bits;  // of the line's warps
+    const int last = (kWarps >> p.line_bits) - 1;
+    if (lane == 0) warps[warp] = total;
     __syncthreads();
-    A before = F::identity();
-    A all = F::identity();
-#pragma unroll(sizeof(A) <= 8 ? kWarps : 1)
-    for (int i = 0; i < kWarps; ++i) {
-        if (((i ^ warp) & ((1 << p.line_bits) - 1)) != 0) continue;  // another line's
-        if (i == warp) before = all;
-        all = F::join(all, warps[i]);
+    A all = lane <= last ? warps[lane << p.line_bits | place.line] : F::identity();
+#pragma unroll(sizeof(A) <= 8 ? kWarpBits : 1)
+    for (int by = 1; by < kWarps; by *= 2) {
+        const A other = shuffled_up(all, by);
+        if (lane >= by) all = F::join(other, all);
     }
-    all = F::normal(all);
+    const A earlier = shuffled_from(all, max(number - 1, 0));
+    const A before = number > 0 ? earlier : F::identity();
     if (p.tiles == 1) return before;
-    if (place.first_row == 0 && line < p.lines) {
-        all = look_back<F>(Totals<A>(p, line), tile, all);
-        if (threadIdx.x % 32 == 0) lines[place.line] = all;
+    if (number == 0 && line < p.lines) {
+        all = look_back<F>(Totals<A>(p, line), tile, F::normal(shuffled_from(all, last)));
+        if (lane == 0) lines[place.line] = all;
     }
     __syncthreads();
     return F::join(lines[place.line], before);
 }
 
 template <Op op, typename T>
-__global__ void __launch_bounds__(kThreads, kScanBlocks)
+__global__ void __launch_bounds__(kThreads, kScanBlocks<T>)
     scan_lines_kernel(const __grid_constant__ ScanParams<T> p) {
     using F = Joining<op, T>;
     using A = typename F::A;
-    using Shared = SharedTiles<T, kScanItems<F, T>>;
+    using Shared = SharedTiles<T, kScanItems<T>>;
     __shared__ __align__(16) unsigned char memory[sizeof(Shared)];
     auto &shared = *reinterpret_cast<Shared *>(memory);
     const bool by_tiles = p.tiles > 0;
@@ -256,8 +253,6 @@ __global__ void __launch_bounds__(kThreads, kScanBlocks)
     const int own_row = place.lane << p.item_bits;  // in the chunk
     const std::uint32_t first_line = group << p.line_bits;
     const auto lines = static_cast<int>(min(p.lines - first_line, 1U << p.line_bits));
-    MovedElements read(p, p.reads_across, place);
-    MovedElements written(p, p.writes_across, place);
     std::int64_t to = 0;
     const std::int64_t from = place.line < lines ? p.kept.offset_at(first_line + place.line, &to) : 0;
     if (place.lane == 0 && place.first_row == 0) {
@@ -276,27 +271,25 @@ __global__ void __launch_bounds__(kThreads, kScanBlocks)
     follow_kernel_before();
 #pragma unroll 1
     do {
-        compute_again(read.first);
-        compute_again(written.first);
         const auto rows = static_cast<int>(min(p.length - begin, std::int64_t{rows_of_tile}));
         const int count = place.line < lines ? min(rows - place.first_row, place.rows) : 0;
-        const bool by_vectors = p.whole && count % Tiles<T, kScanItems<F, T>>::kVector == 0;
-        if (by_vectors)
+        const bool has_vectors = count % Tiles<T, kScanItems<T>>::kVector == 0;
+        if (p.reads_vectors && has_vectors)
             move_vectors<true>(tiles, chunk_memory,
                                const_cast<T *>(static_cast<const T *>(p.in) + from + begin + place.first_row),
                                count);
         else
-            load_tiles(p, tiles, read, begin, rows, lines);
+            load_tiles(p, tiles, place, begin, rows, lines);
         wait();
         Chunk<F, T> chunk;
-        chunk.read(chunk_memory + tiles.place(own_row), count - own_row, p.item_bits, place.lane, p.lane_bits);
+        chunk.read(chunk_memory + tiles.place(own_row), p.item_bits, place.lane, p.lane_bits);
         if (by_tiles) start = before_chunk<op, T>(p, place, first_line + place.line, tile, chunk.total);
         chunk.write(start, chunk_memory + tiles.place(own_row), p.item_bits);
         wait();
-        if (by_vectors)
+        if (p.writes_vectors && has_vectors)
             move_vectors<false>(tiles, chunk_memory, p.out + to + begin + place.first_row, count);
         else
-            store_tiles(p, tiles, written, begin, rows, lines);
+            store_tiles(p, tiles, place, begin, rows, lines);
         if (!by_tiles) wait();  // until the next chunk takes its place
         start = F::normal(F::join(start, chunk.total));
         begin += rows_of_tile;

@@ -103,7 +103,7 @@ template <typename F, typename T>
 ScanWay way_of(const ScanLaunch &launch) noexcept {
     if (launch.lines >= kManyLines && (writes_across(launch) || launch.length < kShortLine))
         return ScanWay::columns;
-    const bool is_short = launch.length <= kMostChunks * 32 * kScanItems<F, T>;
+    const bool is_short = launch.length <= kMostChunks * 32 * kScanItems<T>;
     return launch.lines >= kWholeLines && is_short ? ScanWay::lines : ScanWay::tiles;
 }
 
@@ -118,12 +118,12 @@ int line_bits_of(const ScanLaunch &launch) noexcept {
 template <Op op, typename T>
 ScanPlan plan_of(const ScanLaunch &launch) noexcept {
     using F = Joining<op, T>;
-    ScanPlan plan{way_of<F, T>(launch), false, bits_from(kScanItems<F, T>), 5, 0, 0, 0};
+    ScanPlan plan{way_of<F, T>(launch), false, bits_from(kScanItems<T>), 5, 0, 0, 0};
     if (plan.way == ScanWay::columns) {
         plan.shares_lines =
             writes_across(launch) && launch.lines < kLinesForThreads && launch.length >= kWarps * kColumnLoads<F>;
     } else if (plan.way == ScanWay::lines) {
-        plan.lane_bits = std::clamp(bits_from(divided_up(launch.length, kScanItems<F, T>)), kLeastLaneBits, 5);
+        plan.lane_bits = std::clamp(bits_from(divided_up(launch.length, kScanItems<T>)), kLeastLaneBits, 5);
         plan.line_bits = kThreadBits - plan.lane_bits;
     } else {
         plan.line_bits = line_bits_of(launch);
@@ -166,14 +166,16 @@ ScanParams<T> params_of(const ScanLaunch &launch) noexcept {
     p.stored.is_truth = launch.type == ElementType::bool_;
     if (kind_of(launch.type) == 'i') p.stored.sign_shift = 64 - 8 * size_of(launch.type);
     const auto is_whole = [](std::int64_t elements) { return elements % Vector<T>::kSize == 0; };
-    const auto addresses =
-        reinterpret_cast<std::uintptr_t>(launch.in) | reinterpret_cast<std::uintptr_t>(launch.out);
-    p.whole = launch.type == ElementTypeOf<T>::value && launch.stride == 1 && launch.out_stride == 1 &&
-              addresses % sizeof(Vector<T>) == 0 && (launch.lines == 1 || is_whole(launch.length)) &&
-              std::all_of(launch.kept_strides, launch.kept_strides + launch.num_kept, is_whole) &&
-              std::all_of(launch.kept_out_strides, launch.kept_out_strides + launch.num_kept, is_whole);
-    p.reads_across = !p.whole && reads_across(launch);
-    p.writes_across = !p.whole && writes_across(launch);
+    const auto are_vectors = [&](const void *memory, std::int64_t stride, const std::int64_t *kept_strides) {
+        return stride == 1 && reinterpret_cast<std::uintptr_t>(memory) % sizeof(Vector<T>) == 0 &&
+               (launch.lines == 1 || is_whole(launch.length)) &&
+               std::all_of(kept_strides, kept_strides + launch.num_kept, is_whole);
+    };
+    p.reads_vectors =
+        launch.type == ElementTypeOf<T>::value && are_vectors(launch.in, launch.stride, launch.kept_strides);
+    p.writes_vectors = are_vectors(launch.out, launch.out_stride, launch.kept_out_strides);
+    p.reads_across = !p.reads_vectors && reads_across(launch);
+    p.writes_across = !p.writes_vectors && writes_across(launch);
     return p;
 }
 
@@ -188,7 +190,8 @@ cudaError_t launch_planned(const ScanPlan &plan, const ScanLaunch &launch, cudaS
     p.item_bits = plan.item_bits;
     p.lane_bits = plan.lane_bits;
     p.line_bits = plan.line_bits;
-    p.whole = p.whole && p.lane_bits == 5;
+    p.reads_vectors = p.reads_vectors && p.lane_bits == 5;
+    p.writes_vectors = p.writes_vectors && p.lane_bits == 5;
     p.tiles = static_cast<unsigned>(plan.tiles);
     const auto groups = static_cast<std::uint32_t>(((launch.lines - 1) >> p.line_bits) + 1);
     p.inner = Divider::make(p.line_bits > 0 ? groups : std::max(1U, p.tiles));

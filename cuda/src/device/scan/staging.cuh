@@ -26,8 +26,9 @@ struct ScanParams {
     std::int64_t out_stride;
     PairedDimensions kept;
     StoredInteger stored;
-    bool whole;         // lines begin at whole vectors, in `in`, which is of T, and in `out`
-    bool shares_lines;  // of scan_columns_kernel: whether the warps of a block take the same lines
+    bool reads_vectors;   // `in` is of T, and lines begin at whole vectors in it
+    bool writes_vectors;  // likewise in `out`
+    bool shares_lines;    // of scan_columns_kernel: whether the warps of a block take the same lines
     // Of scan_lines_kernel, all as powers of two: elements of a thread, threads that take a chunk, and lines that
     // a block has tiles of. No tiles: it takes whole lines.
     int item_bits;
@@ -57,7 +58,7 @@ __device__ void load_elements(T (&x)[count], const void *data, const StoredInteg
             case 1: load(std::uint8_t{}); break;
             case 2: load(std::uint16_t{}); break;
             case 4: load(std::uint32_t{}); break;
-            default: load(T{});
+            default: load(T{}); return;
         }
 #pragma unroll
         for (int j = 0; j < count; ++j) {
@@ -147,60 +148,105 @@ struct MovedElements {
     __device__ int row(int i) const { return first_row + ((first + i * step) & ((1 << rows_bits) - 1)); }
 };
 
+// A thread's rows of one line's tile, `step` apart, if all of them are there, and their places in shared memory
+// are steps apart, too.
+template <typename T>
+struct MovedRows {
+    int first;
+    int count;
+    T *own;
+    int own_step;
+    bool is_whole;
+
+    template <int most_items>
+    __device__ MovedRows(const Tiles<T, most_items> &tiles, const MovedElements &moved, int rows, int lines)
+        : first(moved.row(0)),
+          count(1 << tiles.item_bits),
+          own(tiles.at(moved.first_line, first)),
+          own_step(tiles.place(moved.step)),
+          is_whole(moved.has_one_line && moved.step >= count && moved.first_line < lines &&
+                   first + (count - 1) * moved.step < rows) {}
+};
+
 // Brings elements to shared memory, those below `rows` in the first `lines` lines; `begin`: the first row of the
 // tiles. In the place of one that is not there another one is loaded: loads under conditions are not asked for all
 // at once, since ptxas puts what is done with each before the next one.
 template <typename T, int most_items>
-__device__ void load_tiles(const ScanParams<T> &p, const Tiles<T, most_items> &tiles, const MovedElements &moved,
+__device__ void load_tiles(const ScanParams<T> &p, const Tiles<T, most_items> &tiles, const ChunkPlace &place,
                            std::int64_t begin, int rows, int lines) {
-    const auto load = [&](auto at_once, const auto &line_of, const auto &row_of, const auto &place_of) {
+    const MovedElements moved(p, p.reads_across, place);
+    const auto load = [&](auto at_once, const auto &is_there, const auto &from, const auto &to) {
         constexpr int kAtOnce = at_once.value < most_items ? at_once.value : most_items;
 #pragma unroll 1
         for (int i = 0; i >> p.item_bits == 0; i += kAtOnce) {
             T x[kAtOnce];
-            load_elements(x, p.in, p.stored, [&](int j) { return place_of(i + j); });
+            load_elements(x, p.in, p.stored, [&](int j) { return from(i + j); });
 #pragma unroll
             for (int j = 0; j < kAtOnce; ++j)
-                if ((i + j) >> p.item_bits == 0 && row_of(i + j) < rows && line_of(i + j) < lines)
-                    *tiles.at(line_of(i + j), row_of(i + j)) = x[j];
+                if (is_there(i + j)) *to(i + j) = x[j];
         }
     };
-    const auto element = [&](int line, int row) {
-        return tiles.shared.from[line] + (begin + min(row, rows - 1)) * p.stride;
-    };
-    if (moved.has_one_line) {
-        const int row = moved.row(0);
-        const std::int64_t from = element(moved.first_line, 0);
-        using AtOnce = std::integral_constant<int, std::is_integral_v<T> ? 4 : 16>;
+    using AtOnce = std::integral_constant<int, std::is_integral_v<T> ? 4 : 8>;
+    const MovedRows<T> own(tiles, moved, rows, lines);
+    const auto row = [&](int i) { return own.first + i * moved.step; };
+    if (own.is_whole && own.count >= AtOnce::value) {
+        const std::int64_t first = tiles.shared.from[moved.first_line] + (begin + own.first) * p.stride;
+        const std::int64_t step = moved.step * p.stride;
         load(
-            AtOnce{}, [&](int) { return moved.first_line; }, [&](int i) { return row + i * moved.step; },
-            [&](int i) { return from + min(row + i * moved.step, rows - 1) * p.stride; });
+            AtOnce{}, [](int) { return true; }, [&](int i) { return first + i * step; },
+            [&](int i) { return own.own + i * own.own_step; });
+    } else if (moved.has_one_line) {
+        const std::int64_t from = tiles.shared.from[moved.first_line] + begin * p.stride;
+        load(
+            AtOnce{}, [&](int i) { return i < own.count && row(i) < rows && moved.first_line < lines; },
+            [&](int i) { return from + min(row(i), rows - 1) * p.stride; },
+            [&](int i) { return tiles.at(moved.first_line, row(i)); });
     } else {
         load(
-            std::integral_constant<int, 4>{}, [&](int i) { return moved.line(i); },
-            [&](int i) { return moved.row(i); }, [&](int i) { return element(moved.line(i), moved.row(i)); });
+            std::integral_constant<int, 4>{},
+            [&](int i) { return i < own.count && moved.row(i) < rows && moved.line(i) < lines; },
+            [&](int i) {
+                return tiles.shared.from[moved.line(i)] + (begin + min(moved.row(i), rows - 1)) * p.stride;
+            },
+            [&](int i) { return tiles.at(moved.line(i), moved.row(i)); });
     }
 }
 
+// Brings them back to `out`.
 template <typename T, int most_items>
-__device__ void store_tiles(const ScanParams<T> &p, const Tiles<T, most_items> &tiles, const MovedElements &moved,
+__device__ void store_tiles(const ScanParams<T> &p, const Tiles<T, most_items> &tiles, const ChunkPlace &place,
                             std::int64_t begin, int rows, int lines) {
-    constexpr int kAtOnce = 2;
+    const MovedElements moved(p, p.writes_across, place);
+    const auto store = [&](auto at_once, const auto &is_there, const auto &from, const auto &to) {
+        constexpr int kAtOnce = at_once.value;
 #pragma unroll 1
-    for (int i = 0; i >> p.item_bits == 0; i += kAtOnce) {
-        T x[kAtOnce];
-        std::int64_t to[kAtOnce];
+        for (int i = 0; i >> p.item_bits == 0; i += kAtOnce) {
+            T x[kAtOnce];
+            std::int64_t there[kAtOnce];
 #pragma unroll
-        for (int j = 0; j < kAtOnce; ++j) {
-            const int line = moved.line(i + j);
-            const int row = moved.row(i + j);
-            x[j] = *tiles.at(line, row);
-            to[j] = tiles.shared.to[line] + (begin + row) * p.out_stride;
+            for (int j = 0; j < kAtOnce; ++j) {
+                x[j] = *from(i + j);
+                there[j] = to(i + j);
+            }
+#pragma unroll
+            for (int j = 0; j < kAtOnce; ++j)
+                if (is_there(i + j)) p.out[there[j]] = x[j];
         }
-#pragma unroll
-        for (int j = 0; j < kAtOnce; ++j)
-            if ((i + j) >> p.item_bits == 0 && moved.row(i + j) < rows && moved.line(i + j) < lines)
-                p.out[to[j]] = x[j];
+    };
+    using AtOnce = std::integral_constant<int, 4>;
+    const MovedRows<T> own(tiles, moved, rows, lines);
+    if (own.is_whole && own.count >= AtOnce::value) {
+        const std::int64_t first = tiles.shared.to[moved.first_line] + (begin + own.first) * p.out_stride;
+        const std::int64_t step = moved.step * p.out_stride;
+        store(
+            AtOnce{}, [](int) { return true; }, [&](int i) { return own.own + i * own.own_step; },
+            [&](int i) { return first + i * step; });
+    } else {
+        store(
+            std::integral_constant<int, 2>{},
+            [&](int i) { return i < own.count && moved.row(i) < rows && moved.line(i) < lines; },
+            [&](int i) { return tiles.at(moved.line(i), moved.row(i)); },
+            [&](int i) { return tiles.shared.to[moved.line(i)] + (begin + moved.row(i)) * p.out_stride; });
     }
 }
 
@@ -210,20 +256,28 @@ template <bool to_shared, typename T, int most_items>
 __device__ void move_vectors(const Tiles<T, most_items> &tiles, T *chunk, T *packed, int count) {
     using V = Vector<T>;
     constexpr int kVectors = most_items / V::kSize;
-    if (count <= 0) return;
     const int first = static_cast<int>(threadIdx.x) % 32 * V::kSize;
-    V x[kVectors];
-    const auto row = [&](int i) { return first + i * 32 * V::kSize; };
-    const auto in_shared = [&](int at) { return reinterpret_cast<V *>(chunk + tiles.place(at)); };
-    const auto in_packed = [&](int at) { return reinterpret_cast<V *>(packed + at); };
+    const auto move = [&](const auto &is_there, const auto &in_shared) {
+        const auto row = [&](int i) { return first + i * 32 * V::kSize; };
+        const auto in_packed = [&](int at) { return reinterpret_cast<V *>(packed + at); };
+        V x[kVectors];
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-        const int at = row(i) < count ? row(i) : 0;
-        x[i] = to_shared ? *in_packed(at) : *in_shared(at);
+        for (int i = 0; i < kVectors; ++i) {
+            x[i] = to_shared ? *in_packed(is_there(row(i)) ? row(i) : 0) : *in_shared(is_there(row(i)) ? i : 0);
+        }
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i)
+            if (is_there(row(i))) *(to_shared ? in_shared(i) : in_packed(row(i))) = x[i];
+    };
+    if (count == 32 * most_items) {  // whole, by a tenth of the instructions
+        constexpr int kStep = 32 * V::kSize / most_items * (most_items + V::kSize);
+        V *const own = reinterpret_cast<V *>(chunk + first + first / most_items * V::kSize);
+        move([](int) { return true; }, [=](int i) { return own + i * (kStep / V::kSize); });
+    } else if (count > 0) {
+        V *const own = reinterpret_cast<V *>(chunk + tiles.place(first));
+        const int step = 32 + (32 * V::kSize >> tiles.item_bits);
+        move([=](int at) { return at < count; }, [=](int i) { return own + i * step; });
     }
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i)
-        if (row(i) < count) *(to_shared ? in_shared(row(i)) : in_packed(row(i))) = x[i];
 }
 
 }  // namespace cukern::cuda
