@@ -99,7 +99,7 @@ struct ScanPlan {
     std::int64_t rows() const noexcept { return std::int64_t{kThreads} << item_bits >> line_bits; }
 };
 
-template <typename F, typename T>
+template <typename T>
 ScanWay way_of(const ScanLaunch &launch) noexcept {
     if (launch.lines >= kManyLines && (writes_across(launch) || launch.length < kShortLine))
         return ScanWay::columns;
@@ -118,7 +118,7 @@ int line_bits_of(const ScanLaunch &launch) noexcept {
 template <Op op, typename T>
 ScanPlan plan_of(const ScanLaunch &launch) noexcept {
     using F = Joining<op, T>;
-    ScanPlan plan{way_of<F, T>(launch), false, bits_from(kScanItems<T>), 5, 0, 0, 0};
+    ScanPlan plan{way_of<T>(launch), false, bits_from(kScanItems<T>), 5, 0, 0, 0};
     if (plan.way == ScanWay::columns) {
         plan.shares_lines =
             writes_across(launch) && launch.lines < kLinesForThreads && launch.length >= kWarps * kColumnLoads<F>;
