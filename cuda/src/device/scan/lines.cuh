@@ -48,7 +48,8 @@ struct Chunk {
     static constexpr int kVector = kScanVector<F, T>;
     static constexpr int kVectors = kScanItems<T> / kVector;
     // Vectors that a loop's round takes: of long code fewer, so that the kernel stays short.
-    static constexpr int kAtOnce = sizeof(A) <= 8 ? kVectors : is_complex<T> ? 2 : 4;
+    static constexpr bool kIsLong = sizeof(A) > 8 && sizeof(T) > 4;
+    static constexpr int kAtOnce = !kIsLong ? kVectors : is_complex<T> ? 2 : 4;
     using V = Elements<T, kVector>;
     A earlier;  // what threads before it have in the chunk
     A total;    // of all threads

@@ -186,7 +186,7 @@ __device__ void load_tiles(const ScanParams<T> &p, const Tiles<T, most_items> &t
                 if (is_there(i + j)) *to(i + j) = x[j];
         }
     };
-    using AtOnce = std::integral_constant<int, std::is_integral_v<T> ? 4 : 8>;
+    using AtOnce = std::integral_constant<int, 8>;
     const MovedRows<T> own(tiles, moved, rows, lines);
     const auto row = [&](int i) { return own.first + i * moved.step; };
     if (own.is_whole && own.count >= AtOnce::value) {
