@@ -103,9 +103,9 @@ def findings(log: str) -> tuple[list[str], list[str]]:
     return ours, others
 
 
-def sanitize(tool: str, command: list[str], **extra: str) -> dict[str, Any]:
+def sanitize(tool: str, command: list[str]) -> dict[str, Any]:
     """Run a command under a tool of compute-sanitizer; return what it reported."""
-    env = environment(CUKERN_POOL="0", CUKERN_TEST_SMALL="1", CUKERN_TEST_SANITIZED="1", **extra)
+    env = environment(CUKERN_POOL="0", CUKERN_TEST_SMALL="1", CUKERN_TEST_SANITIZED="1")
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         # A backtrace of the host keeps the frames of Python that it names, and with them what tests expect to go.

@@ -239,26 +239,26 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
     const std::int64_t tiles = divided_up(p.columns, 1 << p.width_bits);
     const std::int64_t blocks = divided_up(tiles, p.tile.count());
     // Blocks that share results take other rows, or where there are few of them, other segments.
-    // Rows of a thread, at least; of long code those that it loads at once, twice if multiprocessors don't idle
-    // then.
     const bool goes_far = layout.along_down && traits.is_heavy();
-    std::int64_t rows = kVectorLoads;
-    if (goes_far)
-        for (rows = 2 * column_loads(traits.element_bytes, size, true);
-             rows > kInFlight && blocks * (p.n / (rows << p.height_bits)) < kMultiprocessors;)
-            rows /= 2;
-    const std::int64_t row_parts = p.n / (rows << p.height_bits);
+    std::int64_t rows = goes_far ? kHeavyRows : kVectorLoads;  // of a thread, at least
+    while (goes_far && rows > kVectorLoads && blocks * (p.n / (rows << p.height_bits)) < kMultiprocessors / 2)
+        rows /= 2;
+    const std::int64_t whole = rows << p.height_bits;
+    const std::int64_t row_parts = goes_far && p.n / whole > 1 ? divided_up(p.n, whole) : p.n / whole;
     const std::int64_t segment_parts =
         p.num_segments / (segments_of(std::max(1, p.n >> p.height_bits)) * p.segment_step);
     const std::int64_t wanted = size > 1 ? kVectorColumnBlocks : kColumnBlocks;
     grid.parts = parts_for(launch, traits, wanted, blocks, std::max(row_parts, segment_parts));
     const bool shares_rows = row_parts >= segment_parts;
     p.share = shares_rows ? static_cast<int>(divided_up(p.n, grid.parts)) : p.n;
-    if (shares_rows && grid.parts > 1 && goes_far) {  // whole loads of threads, but for the last block
-        const std::int64_t whole = rows << p.height_bits;
+    if (shares_rows && grid.parts > 1 &&
+        goes_far) {  // so many rows of all threads, but for those of the last block
         p.share = static_cast<int>(std::min(divided_up(p.share, whole) * whole, std::int64_t{p.n}));
         grid.parts = static_cast<int>(divided_up(p.n, p.share));
     }
+    // Ends of shares beyond n, by less than a share, and than `whole` for each, stay below what ReduceLimits
+    // leaves.
+    static_assert((kHeavyRows << kThreadBits) <= 1 << 13);
     grid.blocks = static_cast<unsigned>(blocks * grid.parts);
     p.segment_share = shares_rows ? p.num_segments : static_cast<int>(divided_up(p.num_segments, grid.parts));
     return grid;
