@@ -314,7 +314,7 @@ void cast_packed(const From *source, To *target, std::int64_t n) noexcept {
     // Vectors that lie across two cache lines take longer to store: what comes before the first line is apart.
     // Not in place, which is told by equal addresses.
     std::int64_t head = 0;
-    if constexpr (std::is_arithmetic_v<To> && sizeof(To) >= 4)
+    if constexpr (!is_complex<To>)
         if (n >= kLeastAligned && static_cast<const void *>(source) != target) head = elements_to_line(target);
     if (head > 0) run(source, target, head);
     run(source + head, target + head, n - head);
