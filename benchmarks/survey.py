@@ -29,6 +29,7 @@ from survey_tables import groups, table
 import cukern
 
 FEW_ELEMENTS = 10**5
+SPREAD = {"steps": 2}  # bytes that memory moves for each byte of such elements: whole sectors, of 32 bytes
 MUCH_MEMORY = 64 * 10**6
 REPEAT = {"call": 200, "graph": 20, "device": 3}
 # float32's, in which sums of shorter floats are made, too.
@@ -36,7 +37,7 @@ EPSILON = {"float64": 2.0**-52, "complex128": 2.0**-52}
 
 
 def make(operand: Operand, shape: tuple[int, ...], values: tuple[float, float]) -> tuple[Any, int]:
-    """Return an operand with random elements, and how many bytes it holds."""
+    """Return an operand with random elements, and how many bytes memory moves for it."""
     if operand.layout == "number":
         return 2, 0
     *rows, columns = shape
@@ -53,7 +54,7 @@ def make(operand: Operand, shape: tuple[int, ...], values: tuple[float, float]) 
     }
     base, view = layouts[operand.layout]
     made = view(peers.random(base, operand.dtype, values))
-    return made, made.nbytes
+    return made, made.nbytes * SPREAD.get(operand.layout, 1)
 
 
 def domain(case: Case) -> tuple[float, float]:
@@ -88,7 +89,10 @@ class Run:
         count = case.size
         if case.kind == "reduction":
             count = math.prod(cukern.max(self.arrays[0], axis=case.axis).shape)
-        self.moved = sum(size for _, size in made) + count * cukern.empty(0, case.result).itemsize
+        target = target_of(case) if case.place == "in place" else None
+        written = case.out if target is None else case.operands[target]
+        spread = SPREAD.get(written.layout, 1) if written is not None else 1
+        self.moved = sum(size for _, size in made) + count * spread * cukern.empty(0, case.result).itemsize
 
     def capturable(self) -> Callable[..., Any] | None:
         """Return a call that a graph can hold, in which no Array can be made: a fresh result goes to memory that is

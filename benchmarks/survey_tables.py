@@ -6,6 +6,9 @@ import math
 import statistics
 from typing import Any
 
+SLOW = 0.7  # of a copy's speed, below which the reason is told
+FEW_SECONDS = 6e-6
+
 
 def summary(ratios: list[float]) -> dict[str, float]:
     """Return the distribution of ratios."""
@@ -49,8 +52,37 @@ def table(results: list[dict[str, Any]]) -> str:
         rate = entry["bytes"] / seconds / 1e9
         figures = f"{seconds * 1e6:.4g} | {rate:.4g} | {peer} | {copy:.3g}"
         lines.append(f"| {ratio:.3g} | {entry['text']} | {entry['kind']} | {figures} |")
+    lines += ["", f"Below {SLOW} of a copy of as many bytes, and what it comes from, by the rule of `reason`:", ""]
+    lines += ["| copy | case | us | reason |", "|---|---|---|---|"]
+    for ratio, entry in slower_than_copy(results):
+        lines.append(f"| {ratio:.3g} | {entry['text']} | {entry['seconds']['cukern'] * 1e6:.4g} | {reason(entry)} |")
     lines += [f"- error: {entry['text']}: {entry['error']}" for entry in results if "error" in entry]
     return "\n".join(lines)
+
+
+def slower_than_copy(results: list[dict[str, Any]]) -> list[tuple[float, dict[str, Any]]]:
+    """Return the cases that take much longer than a copy, with their ratio to it, the slowest first."""
+    found = [(entry["ratios"]["copy"], entry) for entry in results if entry.get("ratios", {}).get("copy", 1) < SLOW]
+    return sorted(found, key=lambda item: item[0])
+
+
+def reason(entry: dict[str, Any]) -> str:
+    """Return what a case's time comes from where memory allows less: a rule, by time, operation, types and layouts."""
+    case, own = entry["case"], entry["seconds"]["cukern"]
+    rate = f"{math.prod(case['shape']) / own / 1e9:.3g} elements a ns"
+    types = {operand["dtype"] for operand in case["operands"] if operand["layout"] != "number"} | {case["result"]}
+    layouts = [operand["layout"] for operand in case["operands"]] + ([case["out"]["layout"]] if case["out"] else [])
+    if own < FEW_SECONDS:
+        return "short: " + ("two kernels" if case["kind"] == "reduction" else "a kernel begins and ends")
+    if entry["family"] == "scans":
+        return "each result needs those before it"
+    if entry["family"] == "functions" or case["name"] in ("var", "std", "floor_divide", "remainder", "divide"):
+        return f"arithmetic, {rate}"
+    if len(types - {"bool"}) > 1:
+        return f"conversions, {rate}"
+    if {"transposed", "interleaved"} & {*layouts}:
+        return f"orders of memory that differ, {rate}"
+    return f"instructions of short or single elements, {rate}"
 
 
 def worst(results: list[dict[str, Any]]) -> list[tuple[float, str, dict[str, Any]]]:

@@ -205,6 +205,28 @@ def test_the_survey_is_told(report: ModuleType) -> None:
     assert "- error: sin of int8: AssertionError" in lines
 
 
+def test_what_is_slower_than_a_copy_has_a_reason(report: ModuleType) -> None:
+    def entry(ratio: float, seconds: float, family: str = "arithmetic", **case: object) -> dict[str, object]:
+        operands = [{"dtype": "int8", "layout": "packed"}, {"dtype": case.pop("type", "int8"), "layout": "steps"}]
+        told = {"name": "add", "kind": "binary", "shape": [1000, 1000], "operands": operands, "out": None} | case
+        times = {"kind": "graph", "family": family, "seconds": {"cukern": seconds}, "ratios": {"copy": ratio}}
+        return {"case": {"result": "int8"} | told, "text": f"case {ratio}", "bytes": 1e6} | times
+
+    entries = [entry(0.9, 1e-5), entry(0.69, 1e-5), entry(0.2, 2e-6), entry(0.3, 1e-4, "functions")]
+    entries += [entry(0.4, 1e-5, "scans"), entry(0.5, 1e-5, type="int16"), entry(0.6, 3e-6, kind="reduction")]
+    entries += [entry(0.65, 1e-5, out={"layout": "transposed"})]
+    lines = [line for line in report.survey_tables.table(entries).split("\n") if line.startswith("| 0.")]
+    assert lines == [
+        "| 0.2 | case 0.2 | 2 | short: a kernel begins and ends |",
+        "| 0.3 | case 0.3 | 100 | arithmetic, 10 elements a ns |",
+        "| 0.4 | case 0.4 | 10 | each result needs those before it |",
+        "| 0.5 | case 0.5 | 10 | conversions, 100 elements a ns |",
+        "| 0.6 | case 0.6 | 3 | short: two kernels |",
+        "| 0.65 | case 0.65 | 10 | orders of memory that differ, 100 elements a ns |",
+        "| 0.69 | case 0.69 | 10 | instructions of short or single elements, 100 elements a ns |",
+    ]
+
+
 def test_a_ratio_is_not_won_where_the_medians_say_otherwise(report: ModuleType) -> None:
     comparison = importlib.import_module("harness").Comparison
     rounds = [1.07, 1.05, 1.1]
