@@ -26,6 +26,7 @@ struct ContiguousParams {
     std::int64_t vectors;
     int head;      // elements before the first vector
     int rest;      // before it and after the last
+    int rounds;    // of a block, each of a vector a thread
     bool aligned;  // all operands as out is
     Op op;
 };
@@ -35,15 +36,34 @@ struct ContiguousParams {
 template <typename T>
 inline constexpr int kContiguousBlocks = kMultiprocessorThreads * (sizeof(T) >= 8 ? 5 : 6) / 8 / kThreads;
 
+// Rounds of a block where results are shorter than operands, if there are so many vectors: blocks of one round end
+// before the next ones have begun to read.
+constexpr int kRounds = 4;
+constexpr std::int64_t kManyVectors = 1 << 22;
+template <typename T, typename R>
+inline constexpr bool reads_most = sizeof(R) < sizeof(T);
+
 // `Operations`: One of them, or AnyOf a group.
 template <typename Operations, typename T, int inputs>
 __global__ void __launch_bounds__(kThreads, kContiguousBlocks<T>)
     contiguous_kernel(const ContiguousParams<T, typename Operations::Result, inputs> p) {
     using Result = typename Operations::Result;
-    const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     constexpr int kSize = Vector<T>::kSize;
+    const int rounds = reads_most<T, Result> ? p.rounds : 1;
+    std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * rounds * kThreads + threadIdx.x;
     follow_kernel_before();
-    if (i < p.vectors) {
+#pragma unroll 1
+    for (int round = 0; round < rounds; ++round, i += kThreads) {
+        if (i >= p.vectors) {
+            const std::int64_t rest = i - p.vectors;
+            if (rest >= p.rest) return;
+            const std::int64_t at = (rest < p.head ? 0 : p.vectors * kSize) + rest - p.head;
+            T element[inputs];
+#pragma unroll
+            for (int j = 0; j < inputs; ++j) element[j] = p.in[j] != nullptr ? p.in[j][at] : p.values[j];
+            p.out[at] = Operations::of_element(p.op, element);
+            continue;
+        }
         Words x[inputs];
 #pragma unroll
         for (int j = 0; j < inputs; ++j) {
@@ -55,15 +75,7 @@ __global__ void __launch_bounds__(kThreads, kContiguousBlocks<T>)
                 x[j] = load_shifted(p.in[j] + i * kSize);
         }
         reinterpret_cast<Elements<Result, kSize> *>(p.out)[i] = Operations::of_vector(p.op, x);
-        return;
     }
-    const std::int64_t rest = i - p.vectors;
-    if (rest >= p.rest) return;
-    const std::int64_t at = (rest < p.head ? 0 : p.vectors * kSize) + rest - p.head;
-    T element[inputs];
-#pragma unroll
-    for (int j = 0; j < inputs; ++j) element[j] = p.in[j] != nullptr ? p.in[j][at] : p.values[j];
-    p.out[at] = Operations::of_element(p.op, element);
 }
 
 #ifndef __CUDACC_RTC__  // which compiles the kernels alone
@@ -112,8 +124,10 @@ cudaError_t launch_vectors(const ElementwiseLaunch &launch, const InVectors &in,
     p.head = in.head;
     p.rest = static_cast<int>(launch.count - in.vectors * Vector<T>::kSize);
     p.aligned = in.aligned;
-    return launch_kernel<contiguous_kernel<Operations, T, inputs>>(blocks_for(p.vectors + p.rest), kThreads,
-                                                                   stream, p, launch.prepared);
+    p.rounds = reads_most<T, typename Operations::Result> && p.vectors >= kManyVectors ? kRounds : 1;
+    const std::int64_t threads = (p.vectors + p.rest + p.rounds - 1) / p.rounds;
+    return launch_kernel<contiguous_kernel<Operations, T, inputs>>(blocks_for(threads), kThreads, stream, p,
+                                                                   launch.prepared);
 }
 
 // Launches contiguous_kernel if it serves packed operands: whether it did.
