@@ -69,7 +69,8 @@ void fill(W *to, const W &value, std::int64_t n) noexcept {
         std::memset(to, value, static_cast<std::size_t>(n));
     } else if constexpr (std::is_integral_v<W>) {
         const auto fill_all = [to, value, n] { std::fill_n(to, n, value); };
-        n *static_cast<std::int64_t>(sizeof(W)) < kFewBytes ? fill_all() : run_by_vectors(fill_all);
+        constexpr auto kFew = kFewBytes / static_cast<std::int64_t>(sizeof(W));
+        n < kFew ? fill_all() : run_by_vectors(fill_all);
     } else {  // a line of the cache at a time, which the compiler makes vectors of
         constexpr auto kLine = static_cast<std::int64_t>(64 / sizeof(W));
         W line[kLine];
@@ -279,8 +280,8 @@ void copy_words(const ElementwiseLaunch &launch, std::int64_t grain) noexcept {
     if (const int across = fastest_of_source(launch); across >= 0) return copy_in_strips<W>(launch, across, grain);
     const std::int64_t from_step = launch.immediate[1] ? 0 : launch.strides[1][launch.ndim - 1];
     const std::int64_t to_step = launch.strides[0][launch.ndim - 1];
-    const auto run = [&launch,
-                      grain](auto copy) {  // inlined: a call for each row is half of the time of short ones
+    // `copy` is inlined: a call for each row is half of the time of short ones.
+    const auto run = [&launch, grain](auto copy) {
         parallel_for(launch.count, grain, [&](std::int64_t begin, std::int64_t end) {
             run_rows(launch, std::integral_constant<int, 2>{}, begin, end,
                      [=](char **data, std::int64_t n, const std::intptr_t *) {

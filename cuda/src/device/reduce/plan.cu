@@ -113,6 +113,14 @@ bool are_few_vectors(const ReduceLaunch &launch, const ReduceTraits &traits, int
                                       blocks >= kMultiprocessors / 4);
 }
 
+// How many rows a thread takes at least where joins are long, of `rows` for each: fewer where that leaves
+// multiprocessors idle.
+std::int64_t heavy_rows(std::int64_t blocks, std::int64_t rows) noexcept {
+    std::int64_t least = kHeavyRows;
+    while (least > kVectorLoads && blocks * (rows / least) < kMultiprocessors / 2) least /= 2;
+    return least;
+}
+
 }  // namespace
 
 ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, RowsPlan *plan) noexcept {
@@ -238,21 +246,19 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
     p.step = p.stride * (1 << p.height_bits);
     const std::int64_t tiles = divided_up(p.columns, 1 << p.width_bits);
     const std::int64_t blocks = divided_up(tiles, p.tile.count());
-    // Blocks that share results take other rows, or where there are few of them, other segments.
-    const bool goes_far = layout.along_down && traits.is_heavy();
-    std::int64_t rows = goes_far ? kHeavyRows : kVectorLoads;  // of a thread, at least
-    while (goes_far && rows > kVectorLoads && blocks * (p.n / (rows << p.height_bits)) < kMultiprocessors / 2)
-        rows /= 2;
+    // Blocks that share results take other rows, or where there are few of them, other segments. Shares of rows
+    // whose joins are long are multiples of what the threads of a block take at least.
+    const bool in_whole_rounds = layout.along_down && traits.is_heavy();
+    const std::int64_t rows = in_whole_rounds ? heavy_rows(blocks, p.n >> p.height_bits) : kVectorLoads;
     const std::int64_t whole = rows << p.height_bits;
-    const std::int64_t row_parts = goes_far && p.n / whole > 1 ? divided_up(p.n, whole) : p.n / whole;
+    const std::int64_t row_parts = in_whole_rounds && p.n / whole > 1 ? divided_up(p.n, whole) : p.n / whole;
     const std::int64_t segment_parts =
         p.num_segments / (segments_of(std::max(1, p.n >> p.height_bits)) * p.segment_step);
     const std::int64_t wanted = size > 1 ? kVectorColumnBlocks : kColumnBlocks;
     grid.parts = parts_for(launch, traits, wanted, blocks, std::max(row_parts, segment_parts));
     const bool shares_rows = row_parts >= segment_parts;
     p.share = shares_rows ? static_cast<int>(divided_up(p.n, grid.parts)) : p.n;
-    if (shares_rows && grid.parts > 1 &&
-        goes_far) {  // so many rows of all threads, but for those of the last block
+    if (in_whole_rounds && shares_rows && grid.parts > 1) {
         p.share = static_cast<int>(std::min(divided_up(p.share, whole) * whole, std::int64_t{p.n}));
         grid.parts = static_cast<int>(divided_up(p.n, p.share));
     }

@@ -123,8 +123,16 @@ ScanPlan plan_of(const ScanLaunch &launch) noexcept {
         plan.shares_lines =
             writes_across(launch) && launch.lines < kLinesForThreads && launch.length >= kWarps * kColumnLoads<F>;
     } else if (plan.way == ScanWay::lines) {
-        plan.lane_bits = std::clamp(bits_from(divided_up(launch.length, kScanItems<T>)), kLeastLaneBits, 5);
-        plan.line_bits = kThreadBits - plan.lane_bits;
+        const auto share = [&] {
+            const std::int64_t lanes = divided_up(launch.length, std::int64_t{1} << plan.item_bits);
+            plan.lane_bits = std::clamp(bits_from(lanes), kLeastLaneBits, 5);
+            plan.line_bits = kThreadBits - plan.lane_bits;
+        };
+        // Where blocks are fewer than run at once, a thread has fewer elements, and a line more threads.
+        for (share(); plan.lane_bits < 5 && plan.item_bits > bits_from(kLeastScanItems<F, T>) &&
+                      launch.lines >> plan.line_bits < kMultiprocessors * kScanBlocks<T>;
+             share())
+            --plan.item_bits;
     } else {
         plan.line_bits = line_bits_of(launch);
         const auto count_tiles = [&] { plan.tiles = divided_up(launch.length, plan.rows()); };

@@ -262,9 +262,8 @@ __device__ void move_vectors(const Tiles<T, most_items> &tiles, T *chunk, T *pac
         const auto in_packed = [&](int at) { return reinterpret_cast<V *>(packed + at); };
         V x[kVectors];
 #pragma unroll
-        for (int i = 0; i < kVectors; ++i) {
+        for (int i = 0; i < kVectors; ++i)
             x[i] = to_shared ? *in_packed(is_there(row(i)) ? row(i) : 0) : *in_shared(is_there(row(i)) ? i : 0);
-        }
 #pragma unroll
         for (int i = 0; i < kVectors; ++i)
             if (is_there(row(i))) *(to_shared ? in_shared(i) : in_packed(row(i))) = x[i];
