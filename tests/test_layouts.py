@@ -307,11 +307,11 @@ def arity_of(name: str) -> int:
 
 @pytest.mark.parametrize("source", ["bool", "int8", "uint16", "int32", "uint64", "float16", "float32", "complex128"])
 def test_packed_conversions(source: str, rng: np.random.Generator) -> None:
-    for n in (1, 3, 4, 5, 1023, 1024, 4097, 20_001):
-        x = random_array(rng, (n,), np.dtype(source))
+    for n, place in itertools.product((1, 3, 4, 5, 1023, 1024, 4097, 20_001), (0, 1, 3)):
+        x = random_array(rng, (place + n,), np.dtype(source))
         # What every type holds.
         x = (x.real.clip(0, 100) if x.dtype.kind in "fc" else x % 100 if x.dtype.kind in "iu" else x).astype(x.dtype)
-        own = cukern.asarray(x)
+        own, x = cukern.asarray(x)[place:], x[place:]
         for target in ("bool", "uint8", "int16", "int64", "float16", "float32", "float64", "complex64"):
             wanted = (x.real if x.dtype.kind == "c" and target not in ("bool", "complex64") else x).astype(target)
             np.testing.assert_array_equal(cukern.asnumpy(own.astype(target)), wanted)

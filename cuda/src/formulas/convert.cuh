@@ -164,9 +164,16 @@ CUKERN_HD T load_as(const void *data, ElementType type, std::int64_t index) {
 
 template <typename T>
 CUKERN_HD void store_as(void *data, ElementType type, std::int64_t index, T value) {
+    // Shorter integers are the low bits of an int64: one conversion for all of them keeps kernels short.
+    const auto whole = convert<std::int64_t>(value);
     switch (type) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
-    case ElementType::id: static_cast<ctype *>(data)[index] = convert<ctype>(value); break;
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)  \
+    case ElementType::id:                                                  \
+        if constexpr (std::is_integral_v<ctype> && sizeof(ctype) < 8)      \
+            static_cast<ctype *>(data)[index] = static_cast<ctype>(whole); \
+        else                                                               \
+            static_cast<ctype *>(data)[index] = convert<ctype>(value);     \
+        break;
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
     }

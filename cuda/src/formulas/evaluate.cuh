@@ -22,6 +22,19 @@ inline constexpr bool has_coarse = false;
 template <typename F>
 inline constexpr bool has_coarse<F, std::void_t<decltype(&F::apply_coarse)>> = true;
 
+// What a function computes with. It makes a NaN of its own of any NaN, so that the sign of one need not be kept,
+// which takes two instructions.
+template <Op op, typename T>
+inline constexpr bool makes_own_nan = info(op).types == TypeSet::inexact && std::is_same_v<T, Float16>;
+
+template <Op op, typename T>
+CUKERN_HD arithmetic_t<T> operand_of(T value) {
+#ifdef __CUDA_ARCH__
+    if constexpr (makes_own_nan<op, T>) return __half2float(bit_cast<__half>(value.bits));
+#endif
+    return to_arithmetic(value);
+}
+
 // An operation on elements as they are stored.
 template <Op op, typename T, typename... Others>
 CUKERN_HD result_t<op, T> evaluate(T a, Others... others) {
@@ -34,9 +47,9 @@ CUKERN_HD result_t<op, T> evaluate(T a, Others... others) {
         else
             return from_arithmetic<R>(Formula<op>::apply(a, others...));
     } else if constexpr (is_storage_float<T> && has_coarse<Formula<op>>) {
-        return from_arithmetic<R>(Formula<op>::apply_coarse(to_arithmetic(a), to_arithmetic(others)...));
+        return from_arithmetic<R>(Formula<op>::apply_coarse(operand_of<op>(a), operand_of<op>(others)...));
     } else {
-        return from_arithmetic<R>(Formula<op>::apply(to_arithmetic(a), to_arithmetic(others)...));
+        return from_arithmetic<R>(Formula<op>::apply(operand_of<op>(a), operand_of<op>(others)...));
     }
 }
 

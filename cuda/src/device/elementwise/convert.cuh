@@ -4,7 +4,8 @@
 //   Idea: the source's type is the kernel's, that of out is a switch at run time which all threads take alike: one
 //   kernel for each type serves all pairs. A thread takes four neighbouring elements at a time, so that what it
 //   writes fills whole sectors even where out's elements are longer, and as many times four as make 16 bytes of
-//   loads, all under way before the first is used. Limited by device memory.
+//   loads, all under way before the first is used. Where the source begins inside a vector, elements are loaded
+//   one by one. Limited by device memory.
 #pragma once
 
 #include "device/elementwise/operands.cuh"
@@ -22,6 +23,7 @@ struct ConvertParams {
     const T *in;
     std::int64_t n;
     ElementType to;
+    bool in_vectors;  // whether `in` begins at a vector, as `out` does
 };
 
 // Neighbours that a thread takes at a time, and how many times.
@@ -77,7 +79,13 @@ __global__ void __launch_bounds__(kThreads) convert_kernel(const __grid_constant
 #pragma unroll
     for (int k = 0; k < kTimes<T>; ++k) {
         const std::int64_t at = first + std::int64_t{k} * kThreads * kSize;
-        if (at + kSize <= p.n) x[k] = *reinterpret_cast<const Neighbours *>(p.in + at);
+        if (at + kSize > p.n) continue;
+        if (p.in_vectors) {
+            x[k] = *reinterpret_cast<const Neighbours *>(p.in + at);
+        } else {
+#pragma unroll
+            for (int e = 0; e < kSize; ++e) x[k].values[e] = p.in[at + e];
+        }
     }
     Words words;
     memcpy(&words, x, sizeof words);
@@ -96,16 +104,16 @@ __global__ void __launch_bounds__(kThreads) convert_kernel(const __grid_constant
 // Whether a launch copies packed elements from T into another type.
 template <typename T>
 bool is_packed_conversion(const ElementwiseLaunch &launch) noexcept {
-    const auto addresses =
-        reinterpret_cast<std::uintptr_t>(launch.data[0]) | reinterpret_cast<std::uintptr_t>(launch.data[1]);
     return launch.op == Op::copy && launch.ndim == 1 && !launch.immediate[1] &&
            launch.types[1] == ElementTypeOf<T>::value && launch.strides[0][0] == 1 && launch.strides[1][0] == 1 &&
-           addresses % 16 == 0;
+           reinterpret_cast<std::uintptr_t>(launch.data[0]) % 16 == 0 &&
+           reinterpret_cast<std::uintptr_t>(launch.data[1]) % alignof(T) == 0;
 }
 
 template <typename T>
 cudaError_t launch_convert(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
-    ConvertParams<T> p{launch.data[0], static_cast<const T *>(launch.data[1]), launch.count, launch.types[0]};
+    ConvertParams<T> p{launch.data[0], static_cast<const T *>(launch.data[1]), launch.count, launch.types[0],
+                       reinterpret_cast<std::uintptr_t>(launch.data[1]) % 16 == 0};
     constexpr int kElements = kNeighbours<T> * kTimes<T>;  // of a thread
     return launch_kernel<convert_kernel<T>>(blocks_for((launch.count + kElements - 1) / kElements), kThreads,
                                             stream, p, launch.prepared);

@@ -49,26 +49,33 @@ __device__ Words load_elements(const T *from, std::int64_t step) {
     return words;
 }
 
-// Loads a vector that begins anywhere, from the two that hold it, or the one.
+// Loads a vector that begins anywhere: two elements one by one, more from the two vectors that hold them, or the
+// one.
 template <typename T>
 __device__ Words load_shifted(const T *from) {
-    const auto address = reinterpret_cast<std::uintptr_t>(from);
-    const auto *const vectors = reinterpret_cast<const Words *>(address / sizeof(Words) * sizeof(Words));
-    Elements<std::uint32_t, 8> words;
-    const Words both[] = {vectors[0], vectors[address % sizeof(Words) != 0]};
-    memcpy(&words, both, sizeof words);
-#pragma unroll
-    for (int by = 2; by > 0; by /= 2) {
-        const bool moves = (address / 4 & by) != 0;
-#pragma unroll
-        for (int i = 0; i + by < 8; ++i) words.values[i] = moves ? words.values[i + by] : words.values[i];
-    }
     Words result;
-    const std::uint32_t bits = address % 4 * 8;
+    if constexpr (sizeof(T) == 8) {
+        const auto *const elements = reinterpret_cast<const std::uint64_t *>(from);
+        const std::uint64_t both[] = {elements[0], elements[1]};
+        memcpy(&result, both, sizeof result);
+    } else {
+        const auto address = reinterpret_cast<std::uintptr_t>(from);
+        const auto *const vectors = reinterpret_cast<const Words *>(address / sizeof(Words) * sizeof(Words));
+        Elements<std::uint32_t, 8> words;
+        const Words both[] = {vectors[0], vectors[address % sizeof(Words) != 0]};
+        memcpy(&words, both, sizeof words);
 #pragma unroll
-    for (int i = 0; i < Words::kSize; ++i) {
-        const std::uint64_t pair = std::uint64_t{words.values[i + 1]} << 32 | words.values[i];
-        result.values[i] = sizeof(T) >= 4 ? words.values[i] : static_cast<std::uint32_t>(pair >> bits);
+        for (int by = 2; by > 0; by /= 2) {
+            const bool moves = (address / 4 & by) != 0;
+#pragma unroll
+            for (int i = 0; i + by < 8; ++i) words.values[i] = moves ? words.values[i + by] : words.values[i];
+        }
+        const std::uint32_t bits = address % 4 * 8;
+#pragma unroll
+        for (int i = 0; i < Words::kSize; ++i) {
+            const std::uint64_t pair = std::uint64_t{words.values[i + 1]} << 32 | words.values[i];
+            result.values[i] = sizeof(T) >= 4 ? words.values[i] : static_cast<std::uint32_t>(pair >> bits);
+        }
     }
     return result;
 }

@@ -117,7 +117,8 @@ __device__ Some<T> as_computed(const StridedParams<T, inputs> &p, int input, con
     if constexpr (inputs == 2 && may_split<Op::less, T>) {
         if (loading == Loading::split) {
             for (int k = 0; k < kStridedElements<T>; ++k)
-                x.values[k] = load_operand<Op::less, T>(data, type, k < count ? places.at[k] : 0, true, input);
+                x.values[k] = load_operand<Op::less, T>(data, type, is_loaded_at<T>(k, count) ? places.at[k] : 0,
+                                                        true, input);
             return x;
         }
     }
@@ -255,10 +256,14 @@ __device__ Some<T> apply_any(Op op, ElementType compute, Some<T> (&x)[inputs], i
     return {};
 }
 
-// Three quarters of the threads that a multiprocessor holds, or half.
+// Quarters of the threads that a multiprocessor holds: all, though a few values then wait in memory, but for
+// kernels that need more registers.
 template <typename T, int inputs>
-inline constexpr int kStridedBlocks =
-    kMultiprocessorThreads / kThreads * (sizeof(T) <= 8 && inputs < 3 ? 3 : 2) / 4;
+inline constexpr int kStridedQuarters = sizeof(T) > 8 ? 2
+                                        : inputs == 3 ? 3
+                                                      : 4;
+template <typename T, int inputs>
+inline constexpr int kStridedBlocks = kMultiprocessorThreads / kThreads * kStridedQuarters<T, inputs> / 4;
 
 template <typename T, int inputs>
 __global__ void __launch_bounds__(kThreads, kStridedBlocks<T, inputs>)
@@ -283,12 +288,16 @@ __global__ void __launch_bounds__(kThreads, kStridedBlocks<T, inputs>)
     int count = 1;
 #pragma unroll
     for (int k = 1; k < kCount; ++k) count += k < p.each && row + k * p.apart < p.rows ? 1 : 0;
+    std::uint32_t loaded[kCount] = {};  // which of the thread's elements
+#pragma unroll
+    for (int k = 1; k < kCount; ++k) loaded[k] = kLoadsAll<T> ? min(k, count - 1) : k;
     Places<T> places[inputs + 1];
 #pragma unroll
     for (int j = 0; j <= inputs; ++j)
 #pragma unroll
         for (int k = 0; k < kCount; ++k)
-            places[j].at[k] = static_cast<std::int32_t>(first[j] + k * static_cast<std::uint32_t>(p.steps[j]));
+            places[j].at[k] = static_cast<std::int32_t>(first[j] + (j == 0 ? k : loaded[k]) *
+                                                                       static_cast<std::uint32_t>(p.steps[j]));
     follow_kernel_before();
     Some<T> x[inputs];
     load_operands<T, inputs>(p, places, count, x);

@@ -13,6 +13,15 @@ inline constexpr int kStridedElements = strided_elements(sizeof(T));
 template <typename T>
 using Some = Elements<T, kStridedElements<T>>;
 
+// Of long elements, the last one is loaded in the place of each that is not there: under conditions ptxas asks for
+// one after the other.
+template <typename T>
+inline constexpr bool kLoadsAll = sizeof(T) >= 8;
+template <typename T>
+__device__ bool is_loaded_at(int k, int count) {
+    return kLoadsAll<T> || k < count;
+}
+
 // Distances of a thread's elements from an operand's first.
 template <typename T>
 struct Places {
@@ -64,20 +73,35 @@ __device__ T loaded_as(From value) {
         return convert<T>(value);
 }
 
+// Complex numbers may begin at any of their parts. Those that begin at a whole one are loaded and stored whole, by
+// half of the requests, unless one part is enough.
+template <typename T>
+using Whole = Elements<T, 1>;
+template <typename T>
+__device__ bool are_whole(const void *data) {
+    return is_complex<T> && reinterpret_cast<std::uintptr_t>(data) % sizeof(T) == 0;
+}
+
 template <typename T, bool truth, typename From>
 __device__ Some<T> load_each(const void *data, const Places<T> &places, int count) {
     constexpr int kCount = kStridedElements<T>;
     From x[kCount] = {};
+    if (is_complex<T> && are_whole<From>(data)) {
 #pragma unroll
-    for (int k = 0; k < kCount; ++k)
-        if (k < count) x[k] = static_cast<const From *>(data)[places.at[k]];
+        for (int k = 0; k < kCount; ++k)
+            if (is_loaded_at<T>(k, count)) x[k] = static_cast<const Whole<From> *>(data)[places.at[k]].values[0];
+    } else {
+#pragma unroll
+        for (int k = 0; k < kCount; ++k)
+            if (is_loaded_at<T>(k, count)) x[k] = static_cast<const From *>(data)[places.at[k]];
+    }
     Some<T> converted;
 #pragma unroll
     for (int k = 0; k < kCount; ++k) converted.values[k] = loaded_as<T, truth>(x[k]);
     return converted;
 }
 
-// Elements as bits, which are loaded before any is converted. Complex numbers may begin at any of their parts.
+// Elements as bits, which are loaded before any is converted.
 template <typename T>
 inline constexpr bool loads_bits = !is_complex<T>;
 template <typename T>
@@ -92,7 +116,7 @@ __device__ SomeBits<T> load_bits_as(const void *data, const Places<T> &places, i
     SomeBits<T> bits{};
 #pragma unroll
     for (int k = 0; k < kStridedElements<T>; ++k)
-        if (k < count) bits.values[k] = static_cast<const As *>(data)[places.at[k]];
+        if (is_loaded_at<T>(k, count)) bits.values[k] = static_cast<const As *>(data)[places.at[k]];
     return bits;
 }
 
@@ -203,9 +227,15 @@ __device__ To stored_as(T value) {
 
 template <typename T, typename To>
 __device__ void store_each(void *data, const Places<T> &places, const Some<T> &values, int count) {
+    if (are_whole<To>(data)) {
 #pragma unroll
-    for (int k = 0; k < kStridedElements<T>; ++k)
-        if (k < count) static_cast<To *>(data)[places.at[k]] = stored_as<To>(values.values[k]);
+        for (int k = 0; k < kStridedElements<T>; ++k)
+            if (k < count) static_cast<Whole<To> *>(data)[places.at[k]] = {{stored_as<To>(values.values[k])}};
+    } else {
+#pragma unroll
+        for (int k = 0; k < kStridedElements<T>; ++k)
+            if (k < count) static_cast<To *>(data)[places.at[k]] = stored_as<To>(values.values[k]);
+    }
 }
 
 // Conversions that are long, or rare.
