@@ -24,13 +24,12 @@ import plots
 import survey_peers as peers
 from harness import Comparison, compare, device_seconds
 from survey_cases import MOST, Case, Operand, arguments, draw, target_of
-from survey_tables import groups, table
+from survey_tables import MUCH_MEMORY, groups, table
 
 import cukern
 
 FEW_ELEMENTS = 10**5
 SPREAD = {"steps": 2}  # bytes that memory moves for each byte of such elements: whole sectors, of 32 bytes
-MUCH_MEMORY = 64 * 10**6
 REPEAT = {"call": 200, "graph": 20, "device": 3}
 # float32's, in which sums of shorter floats are made, too.
 EPSILON = {"float64": 2.0**-52, "complex128": 2.0**-52}

@@ -8,6 +8,7 @@ from typing import Any
 
 SLOW = 0.7  # of a copy's speed, below which the reason is told
 FEW_SECONDS = 6e-6
+MUCH_MEMORY = 64 * 10**6  # bytes, that memory takes longer to move than a kernel to begin and end
 
 
 def summary(ratios: list[float]) -> dict[str, float]:
@@ -31,7 +32,10 @@ def groups(results: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
             peer = "copy" if name == "copy" else "peer"
             kind = "call" if entry["kind"] == "call" else "device"
             part = "all reductions" if entry["family"] in ("reductions", "scans") else "all elementwise"
-            for group in (part, entry["family"]):
+            parts = [part, entry["family"]]
+            if peer == "copy" and entry["bytes"] >= MUCH_MEMORY:
+                parts.append(f"{part} of 64 MB and more")
+            for group in parts:
                 found.setdefault(f"{kind}, {group}, {peer}", []).append(ratio)
     return {group: summary(ratios) for group, ratios in sorted(found.items())}
 

@@ -225,6 +225,9 @@ def test_what_is_slower_than_a_copy_has_a_reason(report: ModuleType) -> None:
         "| 0.65 | case 0.65 | 10 | orders of memory that differ, 100 elements a ns |",
         "| 0.69 | case 0.69 | 10 | instructions of short or single elements, 100 elements a ns |",
     ]
+    large = "device, all elementwise of 64 MB and more, copy"
+    groups = report.survey_tables.groups([*entries, entries[1] | {"bytes": 64e6}])
+    assert groups[large]["cases"] == 1 and groups["device, all elementwise, copy"]["cases"] == len(entries)
 
 
 def test_a_ratio_is_not_won_where_the_medians_say_otherwise(report: ModuleType) -> None:
