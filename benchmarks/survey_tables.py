@@ -74,7 +74,7 @@ def reason(entry: dict[str, Any]) -> str:
     """Return what a case's time comes from where memory allows less: a rule, by time, operation, types and layouts."""
     case, own = entry["case"], entry["seconds"]["cukern"]
     rate = f"{math.prod(case['shape']) / own / 1e9:.3g} elements a ns"
-    types = {operand["dtype"] for operand in case["operands"] if operand["layout"] != "number"} | {case["result"]}
+    types = {operand["dtype"] for operand in case["operands"] if operand["layout"] != "number"}
     layouts = [operand["layout"] for operand in case["operands"]] + ([case["out"]["layout"]] if case["out"] else [])
     if own < FEW_SECONDS:
         return "short: " + ("two kernels" if case["kind"] == "reduction" else "a kernel begins and ends")
@@ -82,7 +82,7 @@ def reason(entry: dict[str, Any]) -> str:
         return "each result needs those before it"
     if entry["family"] == "functions" or case["name"] in ("var", "std", "floor_divide", "remainder", "divide"):
         return f"arithmetic, {rate}"
-    if len(types - {"bool"}) > 1:
+    if entry["family"] == "conversions" or len(types - {"bool"}) > 1:
         return f"conversions, {rate}"
     if {"transposed", "interleaved"} & {*layouts}:
         return f"orders of memory that differ, {rate}"

@@ -69,6 +69,7 @@ def test_axes(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
 def test_sizes(name: str, dtype: str, rng: np.random.Generator) -> None:
     """Sizes at which kernels change their ways: short lines, many lines beside each other, lines of many parts."""
     shapes = [(1023,), (1025,), (3, 2049), (5000, 3), (3, 5000), (40_000,), (1100, 40), (70, 4100)]
+    shapes += [(2000, 20), (2000, 2), (5000, 32)]  # lines of a warp that has several, with fewest elements a thread
     if not takes_few():
         shapes += [(300_001,), (2, 70_000), (4097, 40), (2, 131, 2500), (2, 3, 5001), (3, 40_000, 2)]
     for shape in shapes:

@@ -245,11 +245,16 @@ class Shifted:
         }
 
 
+def converted(x: np.ndarray, target: str) -> np.ndarray:
+    """Return elements as another type: of complex ones the real parts, without NumPy's warning."""
+    return (x.real if x.dtype.kind == "c" and target not in ("bool", "complex64", "complex128") else x).astype(target)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_complex_numbers_that_begin_at_a_part(dtype: str, rng: np.random.Generator) -> None:
     use("cuda")
-    for shape in ((64, 70), (3, 200), (200, 3), (100, 100)):
+    for shape in ((64, 70), (3, 200), (200, 3), (100, 100), (1, 1_200_000)):
         parts = rng.random(2 * shape[0] * shape[1] + 1).astype(np.finfo(dtype).dtype)
         wanted = parts[1:].view(dtype).reshape(shape)
         a = cukern.asarray(Shifted(cukern.asarray(parts), shape, dtype))
@@ -259,6 +264,10 @@ def test_complex_numbers_that_begin_at_a_part(dtype: str, rng: np.random.Generat
         cukern.copyto(a.T, out)
         np.testing.assert_array_equal(cukern.asnumpy(a), wanted)
         np.testing.assert_array_equal(cukern.asnumpy(cukern.add(a.T, out)), wanted.T + wanted.T)
+        for target in ("complex64", "complex128", "float32", "bool"):
+            np.testing.assert_array_equal(
+                cukern.asnumpy(a.reshape(-1).astype(target)), converted(wanted.ravel(), target)
+            )
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "int8"])
@@ -305,7 +314,9 @@ def arity_of(name: str) -> int:
     return 1 if name in ("negative", "isnan", "sqrt", "abs") else 2
 
 
-@pytest.mark.parametrize("source", ["bool", "int8", "uint16", "int32", "uint64", "float16", "float32", "complex128"])
+@pytest.mark.parametrize(
+    "source", ["bool", "int8", "uint16", "int32", "uint64", "float16", "float32", "complex64", "complex128"]
+)
 def test_packed_conversions(source: str, rng: np.random.Generator) -> None:
     for n, place in itertools.product((1, 3, 4, 5, 1023, 1024, 4097, 20_001), (0, 1, 3)):
         x = random_array(rng, (place + n,), np.dtype(source))
@@ -313,8 +324,23 @@ def test_packed_conversions(source: str, rng: np.random.Generator) -> None:
         x = (x.real.clip(0, 100) if x.dtype.kind in "fc" else x % 100 if x.dtype.kind in "iu" else x).astype(x.dtype)
         own, x = cukern.asarray(x)[place:], x[place:]
         for target in ("bool", "uint8", "int16", "int64", "float16", "float32", "float64", "complex64"):
-            wanted = (x.real if x.dtype.kind == "c" and target not in ("bool", "complex64") else x).astype(target)
-            np.testing.assert_array_equal(cukern.asnumpy(own.astype(target)), wanted)
+            np.testing.assert_array_equal(cukern.asnumpy(own.astype(target)), converted(x, target))
+
+
+def test_many_results_that_are_shorter_than_operands(rng: np.random.Generator) -> None:
+    """So many that blocks take several vectors a thread."""
+    n = 5029 if takes_few() else 2**23 + 1029
+    x = rng.random(n)
+    x[::1000] = np.nan
+    own = cukern.asarray(x)
+    for begin, place in itertools.product((0, 1), (0, 3)):
+        part, values = own[begin:], x[begin:]
+        np.testing.assert_array_equal(cukern.asnumpy(cukern.less(part, 0.5)), values < 0.5)
+        memory = cukern.zeros((n + 8,), "bool")
+        out = memory[place : place + values.size]
+        cukern.isnan(part, out=out)
+        np.testing.assert_array_equal(cukern.asnumpy(out), np.isnan(values))
+        assert cukern.sum(memory) == cukern.sum(out)
 
 
 @pytest.mark.parametrize("dtype", [*TYPES, "bool", "bfloat16", "uint16", "complex64"])

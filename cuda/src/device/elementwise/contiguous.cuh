@@ -1,10 +1,11 @@
 // Packed operands of one element type.
 //
 // contiguous_kernel
-//   Idea: a thread takes one 16-byte vector of each operand; an operand given by value costs no memory. What lies
-//   before the first whole vector of out and after the last takes a thread an element. Where an operand is aligned
-//   otherwise than out, its vectors are put together from the two aligned ones that hold each.
-//   Moves every byte once and does next to no arithmetic: limited by device memory.
+//   Idea: a thread takes one 16-byte vector of each operand (where results are shorter than elements of 8 bytes,
+//   four, one after the other); an operand given by value costs no memory. What lies before the first whole vector
+//   of out and after the last takes a thread an element. Where an operand is aligned otherwise than out, its
+//   vectors are put together from the two aligned ones that hold each. Moves every byte once and does next to no
+//   arithmetic: limited by device memory.
 #pragma once
 
 #include "device/elementwise/operands.cuh"
@@ -36,12 +37,12 @@ struct ContiguousParams {
 template <typename T>
 inline constexpr int kContiguousBlocks = kMultiprocessorThreads * (sizeof(T) >= 8 ? 5 : 6) / 8 / kThreads;
 
-// Rounds of a block where results are shorter than operands, if there are so many vectors: blocks of one round end
-// before the next ones have begun to read.
+// Rounds of a block where results are shorter than operands of 8 bytes, if there are so many vectors: blocks of
+// one round end before the next ones have begun to read. (Of 4 bytes there is no gain.)
 constexpr int kRounds = 4;
 constexpr std::int64_t kManyVectors = 1 << 22;
 template <typename T, typename R>
-inline constexpr bool reads_most = sizeof(R) < sizeof(T);
+inline constexpr bool reads_most = sizeof(T) >= 8 && sizeof(R) < sizeof(T);
 
 // `Operations`: One of them, or AnyOf a group.
 template <typename Operations, typename T, int inputs>

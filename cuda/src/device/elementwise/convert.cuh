@@ -23,7 +23,7 @@ struct ConvertParams {
     const T *in;
     std::int64_t n;
     ElementType to;
-    bool in_vectors;  // whether `in` begins at a vector, as `out` does
+    bool in_vectors;  // whether a thread's neighbours in `in` are one
 };
 
 // Neighbours that a thread takes at a time, and how many times.
@@ -113,7 +113,7 @@ bool is_packed_conversion(const ElementwiseLaunch &launch) noexcept {
 template <typename T>
 cudaError_t launch_convert(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
     ConvertParams<T> p{launch.data[0], static_cast<const T *>(launch.data[1]), launch.count, launch.types[0],
-                       reinterpret_cast<std::uintptr_t>(launch.data[1]) % 16 == 0};
+                       reinterpret_cast<std::uintptr_t>(launch.data[1]) % (kNeighbours<T> * sizeof(T)) == 0};
     constexpr int kElements = kNeighbours<T> * kTimes<T>;  // of a thread
     return launch_kernel<convert_kernel<T>>(blocks_for((launch.count + kElements - 1) / kElements), kThreads,
                                             stream, p, launch.prepared);

@@ -94,7 +94,9 @@ bool launch_layout(const ElementwiseLaunch &launch, cudaStream_t stream, cudaErr
     // Of longer elements strided_kernel is faster up to more of them: complex64 in windows (9347, 50) took it 2.6
     // us, broadcast_kernel 4.2, int64 (10, 5565, 18) 3.6 and 4.7; of bytes in steps (4165937,) 9.3 and 6.9.
     constexpr int kLeastVectorsEach = sizeof(T) < 4 ? 2 : sizeof(T) < 8 ? 8 : 16;
-    if (launch.count < elements_for_all<T>(kLeastVectorsEach) || !is_packed(launch, 0) ||
+    // Of complex64 load_shifted loads whole ones.
+    const bool has_whole = sizeof(T) != 8 || has_whole_elements<T>(launch);
+    if (launch.count < elements_for_all<T>(kLeastVectorsEach) || !is_packed(launch, 0) || !has_whole ||
         !has_vectors<T, group_result_t<group, T>>(launch))
         return false;
     *error = launch_broadcast<group, T>(launch, stream);

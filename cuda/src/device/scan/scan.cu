@@ -128,8 +128,10 @@ ScanPlan plan_of(const ScanLaunch &launch) noexcept {
             plan.lane_bits = std::clamp(bits_from(lanes), kLeastLaneBits, 5);
             plan.line_bits = kThreadBits - plan.lane_bits;
         };
-        // Where blocks are fewer than run at once, a thread has fewer elements, and a line more threads.
-        for (share(); plan.lane_bits < 5 && plan.item_bits > bits_from(kLeastScanItems<F, T>) &&
+        // Where blocks are fewer than run at once, a thread has fewer elements, and a line more threads if it
+        // needs them. A warp of several lines loads four elements a thread at once (load_tiles).
+        constexpr int kLeastItems = std::max(kLeastScanItems<F, T>, 4);
+        for (share(); plan.lane_bits < 5 && plan.item_bits > bits_from(kLeastItems) &&
                       launch.lines >> plan.line_bits < kMultiprocessors * kScanBlocks<T>;
              share())
             --plan.item_bits;

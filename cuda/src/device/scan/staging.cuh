@@ -203,7 +203,7 @@ __device__ void load_tiles(const ScanParams<T> &p, const Tiles<T, most_items> &t
             [&](int i) { return tiles.at(moved.first_line, row(i)); });
     } else {
         load(
-            std::integral_constant<int, 4>{},
+            std::integral_constant<int, 4>{},  // a thread has as many, or more
             [&](int i) { return i < own.count && moved.row(i) < rows && moved.line(i) < lines; },
             [&](int i) {
                 return tiles.shared.from[moved.line(i)] + (begin + min(moved.row(i), rows - 1)) * p.stride;
