@@ -2,8 +2,9 @@
 
     python benchmarks/survey.py --seed 1 --cases 400 [--most ELEMENTS] [--output FILE]
 
-Up to 10^5 elements a call's time on the host counts; above, the device's, of calls in a replayed graph where less than
-64 MB are moved. On the host back-end NumPy is the peer and all is host time: to try the survey itself.
+Up to 10^5 elements a call's time on the host counts, as where nothing is launched; above, the device's, of calls in a
+replayed graph where less than 64 MB are moved. On the host back-end NumPy is the peer and all is host time: to try the
+survey itself.
 """
 
 from __future__ import annotations
@@ -209,12 +210,20 @@ def replay_of(run: Run) -> Callable[..., Any] | None:
     return peers.all_replayed({"cukern": peers.on_current_stream(call)}, REPEAT["graph"]).get("cukern")
 
 
+def launches(run: Run) -> bool:
+    """Return whether cukern's call launches anything: floors of integers in place are those integers."""
+    before = cukern.counters()["launches"]
+    run.own()()
+    return cukern.counters()["launches"] > before
+
+
 def measure(case: Case) -> tuple[Comparison, str]:
     """Check a case and time it; return the comparison and which time it is."""
     check(case)
     peers.free_memory()
     run = Run(case)
-    kind = "call" if case.size <= FEW_ELEMENTS else "device" if run.moved >= MUCH_MEMORY else "graph"
+    is_call = case.size <= FEW_ELEMENTS or not launches(run)
+    kind = "call" if is_call else "device" if run.moved >= MUCH_MEMORY else "graph"
     own: Callable[..., Any] | None = run.own()
     theirs: dict[str, Callable[..., Any]] = {peer.name: call for peer, call in able_peers(run)}
     copy = peers.plain_copy(run.moved) if kind != "call" else None

@@ -8,7 +8,7 @@ from typing import Any
 
 SLOW = 0.7  # of a copy's speed, below which the reason is told
 FEW_SECONDS = 6e-6
-MUCH_MEMORY = 64 * 10**6  # bytes, that memory takes longer to move than a kernel to begin and end
+MUCH_MEMORY = 64 * 10**6  # bytes: beside the time that they take, that of a launch is little
 
 
 def summary(ratios: list[float]) -> dict[str, float]:

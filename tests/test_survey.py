@@ -62,6 +62,12 @@ def test_results_are_checked_and_timed(tmp_path: Path) -> None:
     assert figures["least"] <= figures["5th percentile"] <= figures["median"]
 
 
+def test_what_launches_nothing_is_timed_as_a_call(survey: ModuleType, cases: ModuleType) -> None:
+    for name, dtype, kind in (("floor", "int32", "call"), ("floor", "float32", "graph")):
+        case = cases.Case(name, "unary", (400, 300), [cases.Operand(dtype, "packed")], "in place", result=dtype)
+        assert survey.measure(case)[1] == kind
+
+
 def test_a_wrong_result_is_found(survey: ModuleType, cases: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     if cukern.backend() != "host":
         pytest.skip("its peer is NumPy")
