@@ -231,6 +231,55 @@ def test_tiles_of_many_matrices(dtype: str, rng: np.random.Generator) -> None:
         compare("subtract", (other, cukern.asarray(other)), (wanted, x))
 
 
+def spread(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, order: tuple[int, ...]) -> Any:
+    """Return arrays of a shape, NumPy's and ours, whose dimensions lie in an order, with gaps behind the last one."""
+    lies = [shape[d] for d in order]
+    lies[-1] += 3
+    back = np.argsort(order)
+    base = random_array(rng, tuple(lies), np.dtype(dtype))
+    return base[..., :-3].transpose(back), cukern.asarray(base)[..., :-3].transpose(back)
+
+
+SIDES = [1, 2, 3, 7, 11, 12, 16, 17, 24, 25, 31, 32, 33, 65, 100, 130]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64", "complex64", "complex128"])
+def test_tiles_of_strided_operands(dtype: str, rng: np.random.Generator) -> None:
+    """Operands that lie in another order than a result that is not packed: sides around those of tiles, and lines so
+    short that tiles lie along the result's last dimension.
+    """
+    sides = SIDES[::5] if takes_few() else SIDES
+    for rows, columns in itertools.product(sides, sides):
+        shape = (rows, max(columns, 1024 // rows) if rows < 12 else columns)
+        for order in ((1, 0), (0, 1)):
+            a, x = spread(rng, shape, dtype, order[::-1])
+            b, y = spread(rng, shape, "int8", order)
+            out = spread(rng, shape, dtype, order)[1]
+            cukern.subtract(x, y, out=out)
+            np.testing.assert_array_equal(cukern.asnumpy(out), (a - b.astype(dtype)).astype(dtype))
+            cukern.where(y, x, out, out=out)
+            np.testing.assert_array_equal(cukern.asnumpy(out), np.where(b != 0, a, a - b.astype(dtype)))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64", "complex64"])
+def test_tiles_of_more_dimensions(dtype: str, rng: np.random.Generator) -> None:
+    """The same of three to five dimensions, every order beside every other; functions take pairs of elements."""
+    shapes = [(2, 3, 200), (7, 33, 17), (3, 2, 11, 40), (5, 2, 3, 2, 130)]
+    for shape in shapes[::2] if takes_few() else shapes:
+        orders = [*itertools.permutations(range(len(shape)))]
+        for number, order in enumerate(orders[:: max(1, len(orders) // 12)]):
+            a, x = spread(rng, shape, dtype, order)
+            b, y = spread(rng, shape, dtype, orders[-1 - number])
+            out = spread(rng, shape, dtype, orders[number // 2])[1]
+            cukern.add(x, y, out=out)
+            np.testing.assert_array_equal(cukern.asnumpy(out), a + b)
+            result = cukern.exp(x)
+            into = spread(rng, shape, str(result.dtype), orders[-1 - number // 3])[1]
+            assert cukern.exp(x, out=into) is into
+            assert_result(cukern.asnumpy(into), "exp", a)
+            np.testing.assert_array_equal(cukern.asnumpy(result), cukern.asnumpy(into))
+
+
 class Shifted:
     """Device memory as complex numbers that begin at the second part of one."""
 

@@ -16,16 +16,17 @@ template <typename T>
 cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
 cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
 
-// Which elements a thread takes: `each`, which are so far apart along one dimension. Their first ones are in the
-// order of the array, or in tiles (device/elementwise/tiles.cuh).
+// Which elements a thread takes: `each`, which are `apart` along one dimension, of its rows. A column is an index
+// along all other dimensions, or, where there are no tiles (device/elementwise/tiles.cuh), along all of them, of
+// which one has only as many as are the first of a thread.
 struct StridedPlan {
     int dimension;
-    std::int64_t apart;
+    std::int64_t apart;  // in tiles: how many rows of threads each has
     int each;
-    std::int64_t columns;  // in tiles: elements of one row; else all elements that are the first of a thread
+    std::int64_t columns;
+    int order[kStridedDims];  // the dimensions of the columns, from the fastest
     bool in_tiles;
-    int column_bits;
-    int lane_bits;
+    std::int64_t width;   // of a tile, in columns
     std::int64_t across;  // tiles side by side
     unsigned blocks;
 };

@@ -4,8 +4,8 @@
 //   Idea: a thread takes one 16-byte vector of each operand (where results are shorter than elements of 8 bytes,
 //   four, one after the other); an operand given by value costs no memory. What lies before the first whole vector
 //   of out and after the last takes a thread an element. Where an operand is aligned otherwise than out, its
-//   vectors are put together from the two aligned ones that hold each. Moves every byte once and does next to no
-//   arithmetic: limited by device memory.
+//   vectors are put together from the two aligned ones that hold each, of 8 bytes from two elements. Moves every
+//   byte once and does next to no arithmetic: limited by device memory.
 #pragma once
 
 #include "device/elementwise/operands.cuh"

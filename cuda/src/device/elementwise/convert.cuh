@@ -22,11 +22,13 @@ struct ConvertParams {
     void *out;
     const T *in;
     std::int64_t n;
+    std::int64_t apart;  // what a thread takes; beyond n if there is little: then it takes neighbours once
+    int block;           // elements of a block
     ElementType to;
     bool in_vectors;  // whether a thread's neighbours in `in` are one
 };
 
-// Neighbours that a thread takes at a time, and how many times.
+// Neighbours that a thread takes at a time, and how many times at most.
 template <typename T>
 inline constexpr int kNeighbours = sizeof(T) <= 4 ? 4 : 16 / static_cast<int>(sizeof(T));
 template <typename T>
@@ -52,7 +54,7 @@ __device__ void store_all(const ConvertParams<T> &p, Words x, std::int64_t first
     using Neighbours = Elements<T, kNeighbours<T>>;
     auto *const out = static_cast<To *>(p.out);
 #pragma unroll 1
-    for (int k = 0; k < kTimes<T>; ++k, first += kThreads * Neighbours::kSize) {
+    for (int k = 0; k < kTimes<T>; ++k, first += p.apart) {
         const auto neighbours = take_front<Neighbours>(x);
         if (first + Neighbours::kSize > p.n) return;
         To converted[Neighbours::kSize];
@@ -72,13 +74,12 @@ __global__ void __launch_bounds__(kThreads) convert_kernel(const __grid_constant
     using Neighbours = Elements<T, kNeighbours<T>>;
     constexpr int kSize = Neighbours::kSize;
     static_assert(kTimes<T> * sizeof(Neighbours) == sizeof(Words));
-    const std::int64_t first =
-        (static_cast<std::int64_t>(blockIdx.x) * kTimes<T> * kThreads + threadIdx.x) * kSize;
+    const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * p.block + threadIdx.x * kSize;
     Neighbours x[kTimes<T>] = {};
     follow_kernel_before();
 #pragma unroll
     for (int k = 0; k < kTimes<T>; ++k) {
-        const std::int64_t at = first + std::int64_t{k} * kThreads * kSize;
+        const std::int64_t at = first + k * p.apart;
         if (at + kSize > p.n) continue;
         if (p.in_vectors) {
             x[k] = *reinterpret_cast<const Neighbours *>(p.in + at);
@@ -112,10 +113,17 @@ bool is_packed_conversion(const ElementwiseLaunch &launch) noexcept {
 
 template <typename T>
 cudaError_t launch_convert(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
-    ConvertParams<T> p{launch.data[0], static_cast<const T *>(launch.data[1]), launch.count, launch.types[0],
+    constexpr std::int64_t kOnce = std::int64_t{kThreads} * kNeighbours<T>;
+    constexpr std::int64_t kMuch = kMultiprocessors * 4 * kOnce * kTimes<T>;
+    const std::int64_t block = launch.count < kMuch ? kOnce : kOnce * kTimes<T>;
+    ConvertParams<T> p{launch.data[0],
+                       static_cast<const T *>(launch.data[1]),
+                       launch.count,
+                       launch.count < kMuch ? launch.count : kOnce,
+                       static_cast<int>(block),
+                       launch.types[0],
                        reinterpret_cast<std::uintptr_t>(launch.data[1]) % (kNeighbours<T> * sizeof(T)) == 0};
-    constexpr int kElements = kNeighbours<T> * kTimes<T>;  // of a thread
-    return launch_kernel<convert_kernel<T>>(blocks_for((launch.count + kElements - 1) / kElements), kThreads,
+    return launch_kernel<convert_kernel<T>>(static_cast<unsigned>((launch.count + block - 1) / block), kThreads,
                                             stream, p, launch.prepared);
 }
 #endif

@@ -5,7 +5,7 @@
 #include "device/elementwise/contiguous.cuh"
 #include "device/elementwise/convert.cuh"
 #include "device/elementwise/layouts.cuh"
-#include "device/elementwise/strided.cuh"
+#include "device/elementwise/strided_launch.cuh"
 #include "device/elementwise/where.cuh"
 #include "device/kernels.h"
 

@@ -42,8 +42,9 @@ bool begins_at_vectors(const ElementwiseLaunch &launch, int operand) noexcept {
 
 // Whether broadcast_kernel takes most vectors of the operands that are not packed as vectors: rows end where
 // vectors do, or are so long that few of a warp's reach into the next row, and their elements lie side by side, or
-// repeat. What it takes one by one costs twice as many instructions as in strided_kernel. Vectors of
-// two elements, with results of one byte, are slower than single elements if rows don't begin at a vector.
+// repeat. What it takes one by one costs twice as many instructions as in strided_kernel. Vectors of two or four
+// elements, with results of one byte, are slower than single elements if rows don't begin at a vector: `less` of a
+// row and a window of float32 (125083, 559) took 248 and 132 us.
 template <typename T, typename R>
 bool has_vectors(const ElementwiseLaunch &launch) noexcept {
     constexpr int kSize = Vector<T>::kSize;
@@ -54,7 +55,7 @@ bool has_vectors(const ElementwiseLaunch &launch) noexcept {
         if (launch.immediate[j] || is_packed(launch, j)) continue;
         const std::int64_t step = launch.strides[j][last];
         if (step < 0 || step > 2 || (length % kSize != 0 && length < kLongRow)) return false;
-        if (sizeof(T) >= 8 && sizeof(R) == 1 && step == 1 && !begins_at_vectors<T>(launch, j)) return false;
+        if (sizeof(T) >= 4 && sizeof(R) == 1 && step == 1 && !begins_at_vectors<T>(launch, j)) return false;
     }
     return true;
 }
@@ -75,12 +76,16 @@ bool launch_layout(const ElementwiseLaunch &launch, cudaStream_t stream, cudaErr
     for (int j = 1; j < launch.num_operands && transposed < 0; ++j) transposed = transposed_dimension(launch, j);
     constexpr std::int64_t kFewColumns = 8;        // of out: neighbours of the operand meet in caches
     constexpr std::int64_t kLeastElements = 1024;  // of a transposed part
+    // Of fewer, strided_kernel's tiles lie the other way: `maximum` of transposed float16 (5, 9898379) and a
+    // window took 311 and 162 us, `subtract` of transposed int32 (95618, 15, 1, 3) in place 32 and 13.
+    constexpr std::int64_t kLeastRows = 12;
     // Else what lies before and behind the vectors of a row, which moves by elements, is too much: of 14 bfloat16
     // in rows of 20 transpose_kernel took 46 us, strided_kernel 25, of 19 float32 26 and 21 (H200).
     constexpr std::int64_t kLeastVectors = 8;
     const bool has_few_edges =
         begins_at_vectors<T>(launch, 0) || launch.shape[last] >= kLeastVectors * Vector<T>::kSize;
-    const bool fills_tiles = transposed >= 0 && has_few_edges && has_whole_elements<T>(launch) &&
+    const bool fills_tiles = transposed >= 0 && launch.shape[transposed] >= kLeastRows && has_few_edges &&
+                             has_whole_elements<T>(launch) &&
                              launch.shape[transposed] * launch.shape[last] >= kLeastElements &&
                              launch.count >= elements_for_all<T>(kTileStores);
     if (fills_tiles && launch.strides[0][last] == 1 && launch.shape[last] > kFewColumns) {

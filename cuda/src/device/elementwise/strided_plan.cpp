@@ -1,6 +1,7 @@
 // Which elements a thread of strided_kernel takes.
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 
 #include "device/block_size.h"
 #include "device/kernels.h"
@@ -8,54 +9,48 @@
 namespace cukern::cuda {
 namespace {
 
-constexpr int kLaneBits = 5;
-constexpr int kTileLaneBits = 4;  // of the lanes side by side, in tiles
-constexpr int kWarpBits = kThreadBits - kLaneBits;
 constexpr std::int64_t kSector = 32;  // bytes
 // The fewer elements there are, the fewer a thread takes, so that all multiprocessors take part.
 constexpr std::int64_t kElementsForOne = 1 << 16;  // of a launch: two blocks for each of 128 multiprocessors
-
-int bits_for(std::int64_t n) noexcept {
-    int bits = 0;
-    while (bits < 31 && (std::int64_t{1} << bits) < n) ++bits;
-    return bits;
-}
 
 std::int64_t divide_up(std::int64_t n, std::int64_t by) noexcept { return (n + by - 1) / by; }
 
 // How many elements a thread takes.
 struct ThreadShare {
     int most;
-    int step;  // 2 where they are computed in pairs
+    int step;    // 2 where they are computed in pairs
+    int beside;  // what a thread does but for its elements, in elements
 };
 
-// Returns share.most, or a little less if many threads would then have elements past the end of the line. A block
-// takes `lines` times as many elements of a line as a thread.
-int fitting(std::int64_t length, ThreadShare share, std::int64_t lines) noexcept {
-    constexpr std::int64_t kWorthIt = 8;  // percent
-    const auto used = [&](int each) { return 100 * length / (divide_up(length, each * lines) * each * lines); };
+// Returns share.most, or a little less if more than that is saved of threads that have elements past the end.
+int fitting(std::int64_t length, ThreadShare share) noexcept {
+    const auto cost = [&](int each) { return divide_up(length, each) * (each + share.beside); };
     int best = share.most;
-    for (int each = best - share.step; each > 0 && 2 * each >= share.most; each -= share.step)
-        if (used(each) > used(best) + kWorthIt) best = each;
+    for (int each = best - share.step; each > 0; each -= share.step)
+        if (cost(each) < cost(best)) best = each;
     return best;
 }
 
-// Finds an operand whose neighbours along the last dimension lie in different sectors, and returns the dimension
-// along which its elements lie closest, if they share sectors there; else -1.
-int dimension_for_tiles(const ElementwiseLaunch &launch) noexcept {
+// An operand whose neighbours along the last dimension lie apart, and the dimension along which they lie closest.
+struct Transposed {
+    int operand;
+    int dimension;
+};
+
+// Finds one that shares sectors along another dimension; else the operand is -1.
+Transposed find_transposed(const ElementwiseLaunch &launch) noexcept {
     constexpr std::int64_t kLeastElements = 1024;
     const int last = launch.ndim - 1;
-    if (launch.count < kLeastElements) return -1;
+    if (launch.count < kLeastElements) return {-1, -1};
     for (int j = 1; j < launch.num_operands; ++j) {
-        const int size = size_of(launch.types[j]);
-        const auto bytes_apart = [&](int d) { return std::abs(launch.strides[j][d]) * size; };
-        if (launch.immediate[j] || bytes_apart(last) < kSector) continue;
+        const auto bytes_apart = [&](int d) { return std::abs(launch.strides[j][d]) * size_of(launch.types[j]); };
+        if (launch.immediate[j] || bytes_apart(last) < kSector / 2) continue;
         int nearest = last;
         for (int d = last - 1; d >= 0; --d)
             if (launch.strides[j][d] != 0 && bytes_apart(d) < bytes_apart(nearest)) nearest = d;
-        if (bytes_apart(nearest) < kSector) return nearest;
+        if (bytes_apart(nearest) < kSector && 2 * bytes_apart(nearest) <= bytes_apart(last)) return {j, nearest};
     }
-    return -1;
+    return {-1, -1};
 }
 
 // The dimension that is cut into parts, each for one of a thread's elements: the slowest that is long enough to be
@@ -74,7 +69,7 @@ void plan_parts(const ElementwiseLaunch &launch, ThreadShare share, StridedPlan 
     constexpr std::int64_t kAligned = 32;  // elements: where parts of a long line begin
     plan->dimension = cut_dimension(launch);
     const std::int64_t rows = launch.shape[plan->dimension];
-    plan->each = fitting(rows, share, 1);
+    plan->each = fitting(rows, share);
     plan->apart = divide_up(rows, plan->each);
     if (plan->each > 1 && plan->apart >= kAligned * kAligned)
         plan->apart = divide_up(plan->apart, kAligned) * kAligned;
@@ -82,22 +77,47 @@ void plan_parts(const ElementwiseLaunch &launch, ThreadShare share, StridedPlan 
     plan->blocks = static_cast<unsigned>(divide_up(plan->columns, kThreads));
 }
 
-// Tiles have about as many rows as columns. A warp takes 16 columns, if block
-// and tile allow it, whatever the types: with 8 of 4 bytes and
-// more transposed operands took 1.03 of the time, with 32 of one byte 1.04 to 1.12 (H200, 418 cases).
-void plan_tiles(const ElementwiseLaunch &launch, ThreadShare share, StridedPlan *plan) noexcept {
-    const std::int64_t rows = launch.shape[plan->dimension];
+// Rows along the dimension in which the operand is packed, columns in the order of out. On an H200, in 274 cases,
+// tiles of 8 columns took 1.04 of the time, of 32 columns 1.06, of 16 or 64 rows 1.02. Where a tile takes some
+// columns more, it takes all.
+constexpr std::int64_t kTileRows = 32;
+constexpr std::int64_t kTileColumns = 16;
+
+// Of an operand that is packed along a dimension of a few elements, others follow them: rows lie along the last
+// dimension of out, and columns in the order of the operand. Of 4 columns it took 1.02 of the time, of 8 1.04:
+// `pow` of a window of uint32 (16, 1886, 16, 5, 2) into a transposed result 96 us without this, and 27 with it.
+constexpr std::int64_t kTurnedRows = 64;
+constexpr std::int64_t kTurnedColumns = 2;
+
+bool are_turned(const ElementwiseLaunch &launch, const Transposed &transposed) noexcept {
+    constexpr std::int64_t kFew = 12;
+    constexpr std::int64_t kTimesLonger = 8;
+    const std::int64_t length = launch.shape[transposed.dimension];
+    return length < kFew && length * size_of(launch.types[transposed.operand]) < kSector &&
+           launch.shape[launch.ndim - 1] >= kTimesLonger * length;
+}
+
+void plan_tiles(const ElementwiseLaunch &launch, ThreadShare share, const Transposed &transposed,
+                StridedPlan *plan) noexcept {
+    const bool is_turned = are_turned(launch, transposed);
+    plan->dimension = is_turned ? launch.ndim - 1 : transposed.dimension;
     plan->in_tiles = true;
+    const std::int64_t rows = launch.shape[plan->dimension];
     plan->columns = launch.count / rows;
-    const int half = (kThreadBits + bits_for(share.most)) / 2;
-    const int all_rows = kThreadBits - bits_for(divide_up(rows, share.most));
-    plan->column_bits = std::min({std::max(half, all_rows), bits_for(plan->columns), kThreadBits});
-    plan->lane_bits = std::clamp(kTileLaneBits, std::max(plan->column_bits - kWarpBits, 0),
-                                 std::min(plan->column_bits, kLaneBits));
-    plan->apart = kThreads >> plan->column_bits;
-    plan->each = fitting(rows, share, plan->apart);
-    plan->across = divide_up(plan->columns, std::int64_t{1} << plan->column_bits);
-    plan->blocks = static_cast<unsigned>(plan->across * divide_up(rows, plan->each * plan->apart));
+    const std::int64_t bands = divide_up(rows, is_turned ? kTurnedRows : kTileRows);
+    plan->each = fitting(divide_up(rows, bands), share);
+    plan->apart = divide_up(rows, bands * plan->each);
+    const std::int64_t width = is_turned ? kTurnedColumns : kTileColumns;
+    plan->width = plan->columns <= width * 3 / 2 ? plan->columns : width;
+    plan->across = divide_up(plan->columns, plan->width);
+    plan->blocks = static_cast<unsigned>(divide_up(bands * plan->across * plan->apart * plan->width, kThreads));
+    if (!is_turned) return;
+    const auto distance = [&](int d) {  // what is repeated comes last
+        const std::int64_t stride = std::abs(launch.strides[transposed.operand][d]);
+        return stride == 0 ? std::numeric_limits<std::int64_t>::max() : stride;
+    };
+    std::stable_sort(plan->order, plan->order + launch.ndim,
+                     [&](int a, int b) { return distance(a) < distance(b); });
 }
 
 }  // namespace
@@ -108,14 +128,15 @@ StridedPlan plan_strided(const ElementwiseLaunch &launch) noexcept {
     const int most = strided_elements(size_of(wide_type(launch.compute)));
     const ElementType type = wide_type(launch.compute);
     const bool in_pairs = rounds > 1 && kind_of(type) != 'c' && is_function(launch.op, type);
-    ThreadShare share{static_cast<int>(std::clamp<std::int64_t>(rounds, 1, most)), in_pairs ? 2 : 1};
+    ThreadShare share{static_cast<int>(std::clamp<std::int64_t>(rounds, 1, most)), in_pairs ? 2 : 1,
+                      in_pairs ? 1 : 4};
     share.most -= share.most % share.step;
-    plan.across = 1;
-    plan.dimension = dimension_for_tiles(launch);
-    if (plan.dimension < 0)
+    for (int i = 0; i < launch.ndim; ++i) plan.order[i] = launch.ndim - 1 - i;
+    const Transposed transposed = find_transposed(launch);
+    if (transposed.operand < 0)
         plan_parts(launch, share, &plan);
     else
-        plan_tiles(launch, share, &plan);
+        plan_tiles(launch, share, transposed, &plan);
     return plan;
 }
 
