@@ -113,6 +113,16 @@ def test_layouts_of_whole_vectors_take_kernels_of_vectors(name: str, tmp_path: P
     assert not fallen
 
 
+def test_few_transposed_rows_take_tiles_without_shared_memory(tmp_path: Path) -> None:
+    for rows, kernel in ((11, "strided_kernel"), (12, "transpose_kernel")):
+        x, y = cukern.zeros((300_000, rows), "float16").T, cukern.zeros((rows, 300_003), "float16")[:, 1:-2]
+        out = cukern.add(x, y)
+        kernels = kernels_of(
+            lambda x=x, y=y, out=out, **options: cukern.add(x, y, out=out, **options), tmp_path / "graph.dot"
+        )
+        assert any(kernel in found for found in kernels)
+
+
 # Lets the next kernel begin, as all of cukern's do, long before it writes.
 LONG = r"""
 template <typename T> __global__ void long_kernel(T *x) {

@@ -16,9 +16,9 @@ template <typename T>
 cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
 cudaError_t launch_elementwise(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept;
 
-// Which elements a thread takes: `each`, which are `apart` along one dimension, of its rows. A column is an index
-// along all other dimensions, or, where there are no tiles (device/elementwise/tiles.cuh), along all of them, of
-// which one has only as many as are the first of a thread.
+// Which elements a thread takes: `each` of them along one dimension, `apart` from one to the next. An index along
+// it is a row. In tiles (device/elementwise/tiles.cuh) a column is an index along all other dimensions; else along
+// all, of which this one counts the first elements of threads alone.
 struct StridedPlan {
     int dimension;
     std::int64_t apart;  // in tiles: how many rows of threads each has
@@ -30,6 +30,8 @@ struct StridedPlan {
     std::int64_t across;  // tiles side by side
     unsigned blocks;
 };
+// Whether tiles lie the other way, since an operand lies closest along a dimension of a few elements.
+bool turns_tiles(const ElementwiseLaunch &launch, int operand, int dimension) noexcept;
 StridedPlan plan_strided(const ElementwiseLaunch &launch) noexcept;
 template <typename T>
 cudaError_t launch_strided(const ElementwiseLaunch &launch, const StridedPlan &plan, cudaStream_t stream) noexcept;

@@ -22,7 +22,7 @@ struct ConvertParams {
     void *out;
     const T *in;
     std::int64_t n;
-    std::int64_t apart;  // what a thread takes; beyond n if there is little: then it takes neighbours once
+    std::int64_t apart;  // from one of a thread's neighbours to the next; n where it takes them once
     int block;           // elements of a block
     ElementType to;
     bool in_vectors;  // whether a thread's neighbours in `in` are one
@@ -48,7 +48,7 @@ __device__ void store_neighbours(To *out, const To (&values)[count]) {
     }
 }
 
-// `x`: what a thread has loaded, its neighbours from element `first` on and then those a block's threads further.
+// `x`: what a thread has loaded, its neighbours from element `first` on and then those `apart`.
 template <typename To, typename T>
 __device__ void store_all(const ConvertParams<T> &p, Words x, std::int64_t first) {
     using Neighbours = Elements<T, kNeighbours<T>>;

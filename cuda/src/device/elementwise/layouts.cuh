@@ -4,6 +4,7 @@
 #include "device/elementwise/broadcast.cuh"
 #include "device/elementwise/interleaved.cuh"
 #include "device/elementwise/transpose.cuh"
+#include "device/kernels.h"
 
 namespace cukern::cuda {
 
@@ -73,18 +74,18 @@ bool launch_layout(const ElementwiseLaunch &launch, cudaStream_t stream, cudaErr
         }
     }
     int transposed = -1;
-    for (int j = 1; j < launch.num_operands && transposed < 0; ++j) transposed = transposed_dimension(launch, j);
+    int operand = 0;
+    while (transposed < 0 && ++operand < launch.num_operands) transposed = transposed_dimension(launch, operand);
     constexpr std::int64_t kFewColumns = 8;        // of out: neighbours of the operand meet in caches
     constexpr std::int64_t kLeastElements = 1024;  // of a transposed part
-    // Of fewer, strided_kernel's tiles lie the other way: `maximum` of transposed float16 (5, 9898379) and a
-    // window took 311 and 162 us, `subtract` of transposed int32 (95618, 15, 1, 3) in place 32 and 13.
-    constexpr std::int64_t kLeastRows = 12;
     // Else what lies before and behind the vectors of a row, which moves by elements, is too much: of 14 bfloat16
     // in rows of 20 transpose_kernel took 46 us, strided_kernel 25, of 19 float32 26 and 21 (H200).
     constexpr std::int64_t kLeastVectors = 8;
     const bool has_few_edges =
         begins_at_vectors<T>(launch, 0) || launch.shape[last] >= kLeastVectors * Vector<T>::kSize;
-    const bool fills_tiles = transposed >= 0 && launch.shape[transposed] >= kLeastRows && has_few_edges &&
+    // Where strided_kernel's tiles lie the other way it is faster: `maximum` of transposed float16 (5, 9898379)
+    // and a window took 311 and 162 us, `subtract` of transposed int32 (95618, 15, 1, 3) in place 32 and 13.
+    const bool fills_tiles = transposed >= 0 && !turns_tiles(launch, operand, transposed) && has_few_edges &&
                              has_whole_elements<T>(launch) &&
                              launch.shape[transposed] * launch.shape[last] >= kLeastElements &&
                              launch.count >= elements_for_all<T>(kTileStores);

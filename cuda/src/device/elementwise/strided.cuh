@@ -4,7 +4,7 @@
 //   Idea: a thread takes a few elements of out that lie apart along one dimension, which is cut into as many
 //   parts. The place of the first in each operand is a sum over the dimensions, of the thread's index divided by
 //   the number of elements in all faster ones: no division waits for another one, as for remainders. The others
-//   follow by adding. Where an operand is transposed, blocks take tiles. All loads of an operand are under way
+//   follow by adding. Where an operand is transposed, threads take tiles. All loads of an operand are under way
 //   before the first is used. Operands of another type are converted on load and store; the type is uniform over
 //   the launch. All operations of as many operands share a kernel; results are of the type that is computed in,
 //   also truths, until they are stored. What an integer or a float of less than 32 bits computes is the same

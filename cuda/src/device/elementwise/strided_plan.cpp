@@ -22,7 +22,7 @@ struct ThreadShare {
     int beside;  // what a thread does but for its elements, in elements
 };
 
-// Returns share.most, or a little less if more than that is saved of threads that have elements past the end.
+// How many elements a thread has where a line costs least: with fewer of them, fewer lie past its end.
 int fitting(std::int64_t length, ThreadShare share) noexcept {
     const auto cost = [&](int each) { return divide_up(length, each) * (each + share.beside); };
     int best = share.most;
@@ -37,19 +37,28 @@ struct Transposed {
     int dimension;
 };
 
-// Finds one that shares sectors along another dimension; else the operand is -1.
+// The dimension along which an operand lies closest, if its neighbours share sectors there, and along the last
+// dimension lie so many bytes apart, and twice as far as there; else -1.
+int closest_dimension(const ElementwiseLaunch &launch, int operand, std::int64_t apart) noexcept {
+    const int last = launch.ndim - 1;
+    const auto bytes_apart = [&](int d) {
+        return std::abs(launch.strides[operand][d]) * size_of(launch.types[operand]);
+    };
+    if (launch.immediate[operand] || bytes_apart(last) < apart) return -1;
+    int closest = last;
+    for (int d = last - 1; d >= 0; --d)
+        if (launch.strides[operand][d] != 0 && bytes_apart(d) < bytes_apart(closest)) closest = d;
+    return bytes_apart(closest) < kSector && 2 * bytes_apart(closest) <= bytes_apart(last) ? closest : -1;
+}
+
+// Finds an operand for tiles; else its number is -1. One whose neighbours share no sector goes first; of sectors
+// that two share, one half is loaded twice.
 Transposed find_transposed(const ElementwiseLaunch &launch) noexcept {
     constexpr std::int64_t kLeastElements = 1024;
-    const int last = launch.ndim - 1;
     if (launch.count < kLeastElements) return {-1, -1};
-    for (int j = 1; j < launch.num_operands; ++j) {
-        const auto bytes_apart = [&](int d) { return std::abs(launch.strides[j][d]) * size_of(launch.types[j]); };
-        if (launch.immediate[j] || bytes_apart(last) < kSector / 2) continue;
-        int nearest = last;
-        for (int d = last - 1; d >= 0; --d)
-            if (launch.strides[j][d] != 0 && bytes_apart(d) < bytes_apart(nearest)) nearest = d;
-        if (bytes_apart(nearest) < kSector && 2 * bytes_apart(nearest) <= bytes_apart(last)) return {j, nearest};
-    }
+    for (const std::int64_t apart : {kSector, kSector / 2})
+        for (int j = 1; j < launch.num_operands; ++j)
+            if (const int found = closest_dimension(launch, j, apart); found >= 0) return {j, found};
     return {-1, -1};
 }
 
@@ -77,29 +86,22 @@ void plan_parts(const ElementwiseLaunch &launch, ThreadShare share, StridedPlan 
     plan->blocks = static_cast<unsigned>(divide_up(plan->columns, kThreads));
 }
 
-// Rows along the dimension in which the operand is packed, columns in the order of out. On an H200, in 274 cases,
-// tiles of 8 columns took 1.04 of the time, of 32 columns 1.06, of 16 or 64 rows 1.02. Where a tile takes some
-// columns more, it takes all.
+// At most so many rows, along the dimension in which the operand lies closest, and about so many columns, in the
+// order of out: up to half as many more are one tile. On an H200, in 274 cases, tiles of 8 columns took 1.04 of
+// the time, of 32 columns 1.06, of 16 or 64 rows 1.02.
 constexpr std::int64_t kTileRows = 32;
 constexpr std::int64_t kTileColumns = 16;
 
-// Of an operand that is packed along a dimension of a few elements, others follow them: rows lie along the last
-// dimension of out, and columns in the order of the operand. Of 4 columns it took 1.02 of the time, of 8 1.04:
-// `pow` of a window of uint32 (16, 1886, 16, 5, 2) into a transposed result 96 us without this, and 27 with it.
+// Where that dimension has a few elements, which fill a part of a sector, elements of other dimensions follow
+// them. Then rows lie along the last dimension of out, if that is long, and columns in the order of the operand.
+// With 4 columns it took 1.02 of the time, with 8 1.04: `pow` of a window of uint32 (16, 1886, 16, 5, 2) into a
+// transposed result 96 us without this, and 27 with it.
 constexpr std::int64_t kTurnedRows = 64;
 constexpr std::int64_t kTurnedColumns = 2;
 
-bool are_turned(const ElementwiseLaunch &launch, const Transposed &transposed) noexcept {
-    constexpr std::int64_t kFew = 12;
-    constexpr std::int64_t kTimesLonger = 8;
-    const std::int64_t length = launch.shape[transposed.dimension];
-    return length < kFew && length * size_of(launch.types[transposed.operand]) < kSector &&
-           launch.shape[launch.ndim - 1] >= kTimesLonger * length;
-}
-
 void plan_tiles(const ElementwiseLaunch &launch, ThreadShare share, const Transposed &transposed,
                 StridedPlan *plan) noexcept {
-    const bool is_turned = are_turned(launch, transposed);
+    const bool is_turned = turns_tiles(launch, transposed.operand, transposed.dimension);
     plan->dimension = is_turned ? launch.ndim - 1 : transposed.dimension;
     plan->in_tiles = true;
     const std::int64_t rows = launch.shape[plan->dimension];
@@ -116,11 +118,19 @@ void plan_tiles(const ElementwiseLaunch &launch, ThreadShare share, const Transp
         const std::int64_t stride = std::abs(launch.strides[transposed.operand][d]);
         return stride == 0 ? std::numeric_limits<std::int64_t>::max() : stride;
     };
-    std::stable_sort(plan->order, plan->order + launch.ndim,
-                     [&](int a, int b) { return distance(a) < distance(b); });
+    std::sort(plan->order, plan->order + launch.ndim,
+              [&](int a, int b) { return distance(a) != distance(b) ? distance(a) < distance(b) : a > b; });
 }
 
 }  // namespace
+
+bool turns_tiles(const ElementwiseLaunch &launch, int operand, int dimension) noexcept {
+    constexpr std::int64_t kFew = 12;
+    constexpr std::int64_t kTimesLonger = 8;
+    const std::int64_t length = launch.shape[dimension];
+    return length < kFew && length * size_of(launch.types[operand]) < kSector &&
+           launch.shape[launch.ndim - 1] >= kTimesLonger * length;
+}
 
 StridedPlan plan_strided(const ElementwiseLaunch &launch) noexcept {
     StridedPlan plan{};
