@@ -13,53 +13,76 @@ namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 62;  // an address and so many bytes still fit in 64 bits
 
-template <typename T>
-Status check_pointer(const T *data, bool empty, const char *name) noexcept {
+// What a function of the table is made for: an operation, and the types of its inputs and of its results.
+struct Row {
+    Op op;
+    ElementType in;
+    ElementType out;
+};
+
+template <typename T, typename R>
+constexpr Row row_of(Op op) noexcept {
+    return {op, ElementTypeOf<T>::value, ElementTypeOf<R>::value};
+}
+
+// An array on a device, and what all arrays of a function there share.
+struct Strided {
+    const void *data;
+    const std::int64_t *strides;
+};
+struct OnDevice {
+    const std::int64_t *shape;
+    int ndim;
+    int device;
+    void *stream;
+};
+
+Status check_pointer(const void *data, ElementType type, bool empty, const char *name) noexcept {
     if (data == nullptr && !empty) return fail(CUKERN_INVALID_ARGUMENT, "%s is NULL", name);
-    if (reinterpret_cast<std::uintptr_t>(data) % sizeof(T) != 0)
-        return fail(CUKERN_INVALID_ARGUMENT, "%s is not aligned to its elements of %zu bytes", name, sizeof(T));
+    if (reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(size_of(type)) != 0)
+        return fail(CUKERN_INVALID_ARGUMENT, "%s is not aligned to its elements of %d bytes", name, size_of(type));
     return CUKERN_OK;
 }
 
-template <typename T>
-Status vector_view(const T *data, std::size_t n, const char *name, TensorView *view) noexcept {
-    if (n > kMostBytes / sizeof(T)) return fail(CUKERN_INVALID_ARGUMENT, "n is %zu: too many elements", n);
-    CUKERN_TRY(check_pointer(data, n == 0, name));
-    view->data = const_cast<T *>(data);
-    view->type = ElementTypeOf<T>::value;
+Status vector_view(const void *data, ElementType type, std::size_t n, const char *name,
+                   TensorView *view) noexcept {
+    if (n > kMostBytes / static_cast<std::size_t>(size_of(type)))
+        return fail(CUKERN_INVALID_ARGUMENT, "n is %zu: too many elements", n);
+    CUKERN_TRY(check_pointer(data, type, n == 0, name));
+    view->data = const_cast<void *>(data);
+    view->type = type;
     view->ndim = 1;
     view->shape[0] = static_cast<std::int64_t>(n);
     view->strides[0] = 1;
     return CUKERN_OK;
 }
 
-template <typename T>
-Status strided_view(const T *data, const std::int64_t *strides, const std::int64_t *shape, int ndim,
-                    const char *name, TensorView *view) noexcept {
+Status strided_view(const Strided &array, ElementType type, const std::int64_t *shape, int ndim, const char *name,
+                    TensorView *view) noexcept {
     if (ndim < 0 || ndim > kMaxDims)
         return fail(CUKERN_INVALID_ARGUMENT, "ndim is %d; expected 0 to %d", ndim, kMaxDims);
-    if (ndim > 0 && (shape == nullptr || strides == nullptr))
+    if (ndim > 0 && (shape == nullptr || array.strides == nullptr))
         return fail(CUKERN_INVALID_ARGUMENT, "%s of %s is NULL", shape == nullptr ? "the shape" : "the strides",
                     name);
     std::int64_t bytes = 0;
-    if (!checked_bytes(shape, ndim, sizeof(T), &bytes))
+    if (!checked_bytes(shape, ndim, size_of(type), &bytes))
         return fail(CUKERN_INVALID_ARGUMENT, "the shape of %s has a negative length or too many elements", name);
-    CUKERN_TRY(check_pointer(data, bytes == 0, name));
-    view->data = const_cast<T *>(data);
-    view->type = ElementTypeOf<T>::value;
+    CUKERN_TRY(check_pointer(array.data, type, bytes == 0, name));
+    view->data = const_cast<void *>(array.data);
+    view->type = type;
     view->ndim = ndim;
     for (int i = 0; i < ndim; ++i) {
         view->shape[i] = shape[i];
-        view->strides[i] = strides[i];
+        view->strides[i] = array.strides[i];
     }
     return CUKERN_OK;
 }
 
-template <typename T>
-void immediate_view(T value, TensorView *view) noexcept {
-    view->type = ElementTypeOf<T>::value;
+// `value`: one element.
+void immediate_view(const void *value, ElementType type, TensorView *view) noexcept {
+    view->type = type;
     view->immediate = true;
-    std::memcpy(view->value.bytes, &value, sizeof value);
+    std::memcpy(view->value.bytes, value, static_cast<std::size_t>(size_of(type)));
 }
 
 ByteLayout bytes_at(const TensorView &view, const std::int64_t *shape, const std::int64_t *strides) noexcept {
@@ -118,66 +141,61 @@ Status run_on_device(Op op, Views &views, int device, void *stream) noexcept {
     return elementwise(call, {true, ref});
 }
 
-template <typename T, typename R>
-Status binary(Op op, const T *a, const T *b, R *out, std::size_t n) noexcept {
+Status unary(Row row, const void *a, void *out, std::size_t n) noexcept {
     Views views;
-    CUKERN_TRY(vector_view(a, n, "a", &views.a));
-    CUKERN_TRY(vector_view(b, n, "b", &views.b));
-    CUKERN_TRY(vector_view(out, n, "out", &views.out));
-    return run_on_host(op, views);
+    CUKERN_TRY(vector_view(a, row.in, n, "a", &views.a));
+    CUKERN_TRY(vector_view(out, row.out, n, "out", &views.out));
+    return run_on_host(row.op, views);
 }
 
-template <typename T, typename R>
-Status scalar(Op op, const T *a, T factor, R *out, std::size_t n) noexcept {
+Status binary(Row row, const void *a, const void *b, void *out, std::size_t n) noexcept {
     Views views;
-    CUKERN_TRY(vector_view(a, n, "a", &views.a));
-    CUKERN_TRY(vector_view(out, n, "out", &views.out));
-    immediate_view(factor, &views.b);
-    return run_on_host(op, views);
+    CUKERN_TRY(vector_view(a, row.in, n, "a", &views.a));
+    CUKERN_TRY(vector_view(b, row.in, n, "b", &views.b));
+    CUKERN_TRY(vector_view(out, row.out, n, "out", &views.out));
+    return run_on_host(row.op, views);
 }
 
-template <typename T, typename R>
-Status unary(Op op, const T *a, R *out, std::size_t n) noexcept {
+Status scalar(Row row, const void *a, const void *factor, void *out, std::size_t n) noexcept {
     Views views;
-    CUKERN_TRY(vector_view(a, n, "a", &views.a));
-    CUKERN_TRY(vector_view(out, n, "out", &views.out));
-    return run_on_host(op, views);
+    CUKERN_TRY(vector_view(a, row.in, n, "a", &views.a));
+    CUKERN_TRY(vector_view(out, row.out, n, "out", &views.out));
+    immediate_view(factor, row.in, &views.b);
+    return run_on_host(row.op, views);
 }
 
-template <typename T, typename R>
-Status choice(Op op, const std::uint8_t *condition, const T *a, const T *b, R *out, std::size_t n) noexcept {
+Status choice(Row row, const std::uint8_t *condition, const void *a, const void *b, void *out,
+              std::size_t n) noexcept {
     Views views;
-    CUKERN_TRY(vector_view(condition, n, "condition", &views.control));
-    CUKERN_TRY(vector_view(a, n, "a", &views.a));
-    CUKERN_TRY(vector_view(b, n, "b", &views.b));
-    CUKERN_TRY(vector_view(out, n, "out", &views.out));
-    return run_on_host(op, views);
+    CUKERN_TRY(vector_view(condition, ElementType::uint8, n, "condition", &views.control));
+    CUKERN_TRY(vector_view(a, row.in, n, "a", &views.a));
+    CUKERN_TRY(vector_view(b, row.in, n, "b", &views.b));
+    CUKERN_TRY(vector_view(out, row.out, n, "out", &views.out));
+    return run_on_host(row.op, views);
 }
 
-template <typename T, typename R>
-Status axpy(Op op, T a, const T *x, const T *y, R *out, std::size_t n) noexcept {
+Status axpy(Row row, const void *a, const void *x, const void *y, void *out, std::size_t n) noexcept {
     Views views;
-    immediate_view(a, &views.control);
-    CUKERN_TRY(vector_view(x, n, "x", &views.a));
-    CUKERN_TRY(vector_view(y, n, "y", &views.b));
-    CUKERN_TRY(vector_view(out, n, "out", &views.out));
-    return run_on_host(op, views);
+    immediate_view(a, row.in, &views.control);
+    CUKERN_TRY(vector_view(x, row.in, n, "x", &views.a));
+    CUKERN_TRY(vector_view(y, row.in, n, "y", &views.b));
+    CUKERN_TRY(vector_view(out, row.out, n, "out", &views.out));
+    return run_on_host(row.op, views);
 }
 
 // One result of n elements.
-template <typename T, typename R>
-Status reduction(Op op, const T *a, R *out, std::size_t n) noexcept {
+Status reduction(Row row, const void *a, void *out, std::size_t n) noexcept {
     Views views;
-    CUKERN_TRY(vector_view(a, n, "a", &views.a));
-    CUKERN_TRY(vector_view(out, 1, "out", &views.out));
-    if (n == 0 && !has_identity(op))
-        return fail(CUKERN_INVALID_ARGUMENT, "n is 0: %s has no identity", info(op).name);
+    CUKERN_TRY(vector_view(a, row.in, n, "a", &views.a));
+    CUKERN_TRY(vector_view(out, row.out, 1, "out", &views.out));
+    if (n == 0 && !has_identity(row.op))
+        return fail(CUKERN_INVALID_ARGUMENT, "n is 0: %s has no identity", info(row.op).name);
     ElementwiseCall typed;
-    CUKERN_TRY(make_call(op, views, &typed));
+    CUKERN_TRY(make_call(row.op, views, &typed));
     CUKERN_TRY(check_overlap(views.out, views.a, "a", false));
     views.out.ndim = 0;
     ReduceCall call;
-    call.op = op;
+    call.op = row.op;
     call.compute = typed.compute;
     call.inputs[0] = &views.a;
     call.out = &views.out;
@@ -185,90 +203,138 @@ Status reduction(Op op, const T *a, R *out, std::size_t n) noexcept {
     return reduce(call, Execution{});
 }
 
-template <typename T, typename R>
-Status reduction_on_device(Op op, const T *a, const std::int64_t *a_strides, const std::int64_t *shape, int ndim,
-                           const int *axes, int num_axes, R *out, int device, void *stream) noexcept {
+Status unary_on_device(Row row, Strided a, Strided out, const OnDevice &on) noexcept {
     Views views;
-    CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &views.a));
+    CUKERN_TRY(strided_view(a, row.in, on.shape, on.ndim, "a", &views.a));
+    CUKERN_TRY(strided_view(out, row.out, on.shape, on.ndim, "out", &views.out));
+    return run_on_device(row.op, views, on.device, on.stream);
+}
+
+Status binary_on_device(Row row, Strided a, Strided b, Strided out, const OnDevice &on) noexcept {
+    Views views;
+    CUKERN_TRY(strided_view(a, row.in, on.shape, on.ndim, "a", &views.a));
+    CUKERN_TRY(strided_view(b, row.in, on.shape, on.ndim, "b", &views.b));
+    CUKERN_TRY(strided_view(out, row.out, on.shape, on.ndim, "out", &views.out));
+    return run_on_device(row.op, views, on.device, on.stream);
+}
+
+Status scalar_on_device(Row row, Strided a, const void *factor, Strided out, const OnDevice &on) noexcept {
+    Views views;
+    CUKERN_TRY(strided_view(a, row.in, on.shape, on.ndim, "a", &views.a));
+    CUKERN_TRY(strided_view(out, row.out, on.shape, on.ndim, "out", &views.out));
+    immediate_view(factor, row.in, &views.b);
+    return run_on_device(row.op, views, on.device, on.stream);
+}
+
+Status choice_on_device(Row row, Strided condition, Strided a, Strided b, Strided out,
+                        const OnDevice &on) noexcept {
+    Views views;
+    CUKERN_TRY(strided_view(condition, ElementType::uint8, on.shape, on.ndim, "condition", &views.control));
+    CUKERN_TRY(strided_view(a, row.in, on.shape, on.ndim, "a", &views.a));
+    CUKERN_TRY(strided_view(b, row.in, on.shape, on.ndim, "b", &views.b));
+    CUKERN_TRY(strided_view(out, row.out, on.shape, on.ndim, "out", &views.out));
+    return run_on_device(row.op, views, on.device, on.stream);
+}
+
+Status axpy_on_device(Row row, const void *a, Strided x, Strided y, Strided out, const OnDevice &on) noexcept {
+    Views views;
+    immediate_view(a, row.in, &views.control);
+    CUKERN_TRY(strided_view(x, row.in, on.shape, on.ndim, "x", &views.a));
+    CUKERN_TRY(strided_view(y, row.in, on.shape, on.ndim, "y", &views.b));
+    CUKERN_TRY(strided_view(out, row.out, on.shape, on.ndim, "out", &views.out));
+    return run_on_device(row.op, views, on.device, on.stream);
+}
+
+// `out` is packed.
+Status reduction_on_device(Row row, Strided a, const int *axes, int num_axes, void *out,
+                           const OnDevice &on) noexcept {
+    Views views;
+    CUKERN_TRY(strided_view(a, row.in, on.shape, on.ndim, "a", &views.a));
     ReduceCall call;
-    if (num_axes < 0 || num_axes > ndim)
-        return fail(CUKERN_INVALID_ARGUMENT, "num_axes is %d; expected 0 to %d", num_axes, ndim);
+    if (num_axes < 0 || num_axes > on.ndim)
+        return fail(CUKERN_INVALID_ARGUMENT, "num_axes is %d; expected 0 to %d", num_axes, on.ndim);
     if (axes == nullptr && num_axes > 0)
         return fail(CUKERN_INVALID_ARGUMENT, "axes is null, and num_axes is %d", num_axes);
     for (int i = 0; i < num_axes; ++i) {
-        if (axes[i] < 0 || axes[i] >= ndim)
-            return fail(CUKERN_INVALID_ARGUMENT, "axes[%d] is %d; expected 0 to %d", i, axes[i], ndim - 1);
+        if (axes[i] < 0 || axes[i] >= on.ndim)
+            return fail(CUKERN_INVALID_ARGUMENT, "axes[%d] is %d; expected 0 to %d", i, axes[i], on.ndim - 1);
         if (std::exchange(call.reduced[axes[i]], true))
             return fail(CUKERN_INVALID_ARGUMENT, "axes[%d] is %d, which is given twice", i, axes[i]);
     }
     std::int64_t kept[kMaxDims];
     int num_kept = 0;
     std::int64_t reduced = 1;
-    for (int d = 0; d < ndim; ++d) {
+    for (int d = 0; d < on.ndim; ++d) {
         if (call.reduced[d])
-            reduced *= shape[d];
+            reduced *= on.shape[d];
         else
-            kept[num_kept++] = shape[d];
+            kept[num_kept++] = on.shape[d];
     }
-    if (reduced == 0 && !has_identity(op))
-        return fail(CUKERN_INVALID_ARGUMENT, "no elements: %s has no identity", info(op).name);
-    CUKERN_TRY(strided_view(out, kept, kept, num_kept, "out", &views.out));
+    if (reduced == 0 && !has_identity(row.op))
+        return fail(CUKERN_INVALID_ARGUMENT, "no elements: %s has no identity", info(row.op).name);
+    CUKERN_TRY(strided_view({out, kept}, row.out, kept, num_kept, "out", &views.out));
     set_contiguous(views.out);
     ElementwiseCall typed;
-    CUKERN_TRY(make_call(op, views, &typed));
-    call.op = op;
+    CUKERN_TRY(make_call(row.op, views, &typed));
+    call.op = row.op;
     call.compute = typed.compute;
     call.inputs[0] = &views.a;
     call.out = &views.out;
     StreamRef ref;
-    CUKERN_TRY(stream_ref(stream, device, &ref));
+    CUKERN_TRY(stream_ref(on.stream, on.device, &ref));
     return reduce(call, {true, ref});
 }
 
-template <typename T>
-Status matrix_view(const T *data, const std::int64_t *strides, std::int64_t rows, std::int64_t columns,
-                   const char *name, TensorView *view) noexcept {
+// Null strides: packed rows.
+Status matrix_view(Strided array, ElementType type, std::int64_t rows, std::int64_t columns, const char *name,
+                   TensorView *view) noexcept {
     const std::int64_t shape[] = {rows, columns};
     const std::int64_t packed[] = {columns, 1};
-    return strided_view(data, strides == nullptr ? packed : strides, shape, 2, name, view);
+    if (array.strides == nullptr) array.strides = packed;
+    return strided_view(array, type, shape, 2, name, view);
 }
 
-template <typename T>
-Status product(MatmulAlgorithm algorithm, const T *a, const T *b, T *out, std::int64_t m, std::int64_t k,
-               std::int64_t n) noexcept {
-    TensorView x;
-    TensorView y;
-    TensorView z;
-    CUKERN_TRY(matrix_view(a, nullptr, m, k, "a", &x));
-    CUKERN_TRY(matrix_view(b, nullptr, k, n, "b", &y));
-    CUKERN_TRY(matrix_view(out, nullptr, m, n, "out", &z));
-    CUKERN_TRY(check_overlap(z, x, "a", false));
-    CUKERN_TRY(check_overlap(z, y, "b", false));
+// Of a product: `a` is of m rows and k columns, `b` of k and n.
+struct Product {
+    MatmulAlgorithm algorithm;
+    ElementType type;
+    std::int64_t m;
+    std::int64_t k;
+    std::int64_t n;
+};
+
+struct Matrices {
+    TensorView a;
+    TensorView b;
+    TensorView out;
+};
+
+Status make_product(const Product &of, Strided a, Strided b, Strided out, Matrices *views,
+                    MatmulCall *call) noexcept {
+    CUKERN_TRY(matrix_view(a, of.type, of.m, of.k, "a", &views->a));
+    CUKERN_TRY(matrix_view(b, of.type, of.k, of.n, "b", &views->b));
+    CUKERN_TRY(matrix_view(out, of.type, of.m, of.n, "out", &views->out));
+    call->algorithm = of.algorithm;
+    call->compute = of.type;
+    call->inputs[0] = &views->a;
+    call->inputs[1] = &views->b;
+    call->out = &views->out;
+    return CUKERN_OK;
+}
+
+Status product(const Product &of, const void *a, const void *b, void *out) noexcept {
+    Matrices views;
     MatmulCall call;
-    call.algorithm = algorithm;
-    call.compute = ElementTypeOf<T>::value;
-    call.inputs[0] = &x;
-    call.inputs[1] = &y;
-    call.out = &z;
+    CUKERN_TRY(make_product(of, {a, nullptr}, {b, nullptr}, {out, nullptr}, &views, &call));
+    CUKERN_TRY(check_overlap(views.out, views.a, "a", false));
+    CUKERN_TRY(check_overlap(views.out, views.b, "b", false));
     return matmul(call, Execution{});
 }
 
-template <typename T>
-Status product_on_device(MatmulAlgorithm algorithm, const T *a, const std::int64_t *a_strides, const T *b,
-                         const std::int64_t *b_strides, T *out, const std::int64_t *out_strides, std::int64_t m,
-                         std::int64_t k, std::int64_t n, int device, void *stream) noexcept {
-    TensorView x;
-    TensorView y;
-    TensorView z;
-    CUKERN_TRY(matrix_view(a, a_strides, m, k, "a", &x));
-    CUKERN_TRY(matrix_view(b, b_strides, k, n, "b", &y));
-    CUKERN_TRY(matrix_view(out, out_strides, m, n, "out", &z));
+Status product_on_device(const Product &of, Strided a, Strided b, Strided out, int device, void *stream) noexcept {
+    Matrices views;
     MatmulCall call;
-    call.algorithm = algorithm;
-    call.compute = ElementTypeOf<T>::value;
-    call.inputs[0] = &x;
-    call.inputs[1] = &y;
-    call.out = &z;
+    CUKERN_TRY(make_product(of, a, b, out, &views, &call));
     StreamRef ref;
     CUKERN_TRY(stream_ref(stream, device, &ref));
     return matmul(call, {true, ref});
@@ -297,56 +363,45 @@ const char *cukern_backend(void) {
 
 cukern_status cukern_set_cublas_path(const char *path) { return open_cublas(path); }
 
-#define CUKERN_DEFINE_binary(id, T, S, R)                                                       \
-    cukern_status CUKERN_SIGNATURE_binary(id, T, S, R) { return binary(Op::id, a, b, out, n); } \
-    cukern_status CUKERN_SIGNATURE_DEV_binary(id, T, S, R) {                                    \
-        Views views;                                                                            \
-        CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &views.a));                     \
-        CUKERN_TRY(strided_view(b, b_strides, shape, ndim, "b", &views.b));                     \
-        CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &views.out));             \
-        return run_on_device(Op::id, views, device, stream);                                    \
+#define CUKERN_DEFINE_binary(id, T, S, R)                                                                     \
+    cukern_status CUKERN_SIGNATURE_binary(id, T, S, R) { return binary(row_of<T, R>(Op::id), a, b, out, n); } \
+    cukern_status CUKERN_SIGNATURE_DEV_binary(id, T, S, R) {                                                  \
+        return binary_on_device(row_of<T, R>(Op::id), {a, a_strides}, {b, b_strides}, {out, out_strides},     \
+                                {shape, ndim, device, stream});                                               \
     }
-#define CUKERN_DEFINE_scalar(id, T, S, R)                                                            \
-    cukern_status CUKERN_SIGNATURE_scalar(id, T, S, R) { return scalar(Op::id, a, factor, out, n); } \
-    cukern_status CUKERN_SIGNATURE_DEV_scalar(id, T, S, R) {                                         \
-        Views views;                                                                                 \
-        CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &views.a));                          \
-        CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &views.out));                  \
-        immediate_view(factor, &views.b);                                                            \
-        return run_on_device(Op::id, views, device, stream);                                         \
+#define CUKERN_DEFINE_scalar(id, T, S, R)                                                          \
+    cukern_status CUKERN_SIGNATURE_scalar(id, T, S, R) {                                           \
+        return scalar(row_of<T, R>(Op::id), a, &factor, out, n);                                   \
+    }                                                                                              \
+    cukern_status CUKERN_SIGNATURE_DEV_scalar(id, T, S, R) {                                       \
+        return scalar_on_device(row_of<T, R>(Op::id), {a, a_strides}, &factor, {out, out_strides}, \
+                                {shape, ndim, device, stream});                                    \
     }
-#define CUKERN_DEFINE_unary(id, T, S, R)                                                   \
-    cukern_status CUKERN_SIGNATURE_unary(id, T, S, R) { return unary(Op::id, a, out, n); } \
-    cukern_status CUKERN_SIGNATURE_DEV_unary(id, T, S, R) {                                \
-        Views views;                                                                       \
-        CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &views.a));                \
-        CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &views.out));        \
-        return run_on_device(Op::id, views, device, stream);                               \
+#define CUKERN_DEFINE_unary(id, T, S, R)                                                                 \
+    cukern_status CUKERN_SIGNATURE_unary(id, T, S, R) { return unary(row_of<T, R>(Op::id), a, out, n); } \
+    cukern_status CUKERN_SIGNATURE_DEV_unary(id, T, S, R) {                                              \
+        return unary_on_device(row_of<T, R>(Op::id), {a, a_strides}, {out, out_strides},                 \
+                               {shape, ndim, device, stream});                                           \
     }
-#define CUKERN_DEFINE_choice(id, T, S, R)                                                                  \
-    cukern_status CUKERN_SIGNATURE_choice(id, T, S, R) { return choice(Op::id, condition, a, b, out, n); } \
-    cukern_status CUKERN_SIGNATURE_DEV_choice(id, T, S, R) {                                               \
-        Views views;                                                                                       \
-        CUKERN_TRY(strided_view(condition, condition_strides, shape, ndim, "condition", &views.control));  \
-        CUKERN_TRY(strided_view(a, a_strides, shape, ndim, "a", &views.a));                                \
-        CUKERN_TRY(strided_view(b, b_strides, shape, ndim, "b", &views.b));                                \
-        CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &views.out));                        \
-        return run_on_device(Op::id, views, device, stream);                                               \
+#define CUKERN_DEFINE_choice(id, T, S, R)                                                             \
+    cukern_status CUKERN_SIGNATURE_choice(id, T, S, R) {                                              \
+        return choice(row_of<T, R>(Op::id), condition, a, b, out, n);                                 \
+    }                                                                                                 \
+    cukern_status CUKERN_SIGNATURE_DEV_choice(id, T, S, R) {                                          \
+        return choice_on_device(row_of<T, R>(Op::id), {condition, condition_strides}, {a, a_strides}, \
+                                {b, b_strides}, {out, out_strides}, {shape, ndim, device, stream});   \
     }
-#define CUKERN_DEFINE_axpy(id, T, S, R)                                                        \
-    cukern_status CUKERN_SIGNATURE_axpy(id, T, S, R) { return axpy(Op::id, a, x, y, out, n); } \
-    cukern_status CUKERN_SIGNATURE_DEV_axpy(id, T, S, R) {                                     \
-        Views views;                                                                           \
-        immediate_view(a, &views.control);                                                     \
-        CUKERN_TRY(strided_view(x, x_strides, shape, ndim, "x", &views.a));                    \
-        CUKERN_TRY(strided_view(y, y_strides, shape, ndim, "y", &views.b));                    \
-        CUKERN_TRY(strided_view(out, out_strides, shape, ndim, "out", &views.out));            \
-        return run_on_device(Op::id, views, device, stream);                                   \
+#define CUKERN_DEFINE_axpy(id, T, S, R)                                                                       \
+    cukern_status CUKERN_SIGNATURE_axpy(id, T, S, R) { return axpy(row_of<T, R>(Op::id), &a, x, y, out, n); } \
+    cukern_status CUKERN_SIGNATURE_DEV_axpy(id, T, S, R) {                                                    \
+        return axpy_on_device(row_of<T, R>(Op::id), &a, {x, x_strides}, {y, y_strides}, {out, out_strides},   \
+                              {shape, ndim, device, stream});                                                 \
     }
-#define CUKERN_DEFINE_reduction(id, T, S, R)                                                                \
-    cukern_status CUKERN_SIGNATURE_reduction(id, T, S, R) { return reduction(Op::id, a, out, n); }          \
-    cukern_status CUKERN_SIGNATURE_DEV_reduction(id, T, S, R) {                                             \
-        return reduction_on_device(Op::id, a, a_strides, shape, ndim, axes, num_axes, out, device, stream); \
+#define CUKERN_DEFINE_reduction(id, T, S, R)                                                                     \
+    cukern_status CUKERN_SIGNATURE_reduction(id, T, S, R) { return reduction(row_of<T, R>(Op::id), a, out, n); } \
+    cukern_status CUKERN_SIGNATURE_DEV_reduction(id, T, S, R) {                                                  \
+        return reduction_on_device(row_of<T, R>(Op::id), {a, a_strides}, axes, num_axes, out,                    \
+                                   {shape, ndim, device, stream});                                               \
     }
 #define CUKERN_OP(id, kind, types, rule, doc)                                  \
     CUKERN_DEFINE_##kind(id, float, f32, CUKERN_RESULT_##rule##_f32)           \
@@ -358,11 +413,11 @@ cukern_status cukern_set_cublas_path(const char *path) { return open_cublas(path
 
 #define CUKERN_DEFINE_MATMUL(name, algorithm, T, S)                                                              \
     cukern_status CUKERN_SIGNATURE_MATMUL(name, T, S) {                                                          \
-        return product(MatmulAlgorithm::algorithm, a, b, out, m, k, n);                                          \
+        return product({MatmulAlgorithm::algorithm, ElementTypeOf<T>::value, m, k, n}, a, b, out);               \
     }                                                                                                            \
     cukern_status CUKERN_SIGNATURE_MATMUL_DEV(name, T, S) {                                                      \
-        return product_on_device(MatmulAlgorithm::algorithm, a, a_strides, b, b_strides, out, out_strides, m, k, \
-                                 n, device, stream);                                                             \
+        return product_on_device({MatmulAlgorithm::algorithm, ElementTypeOf<T>::value, m, k, n}, {a, a_strides}, \
+                                 {b, b_strides}, {out, out_strides}, device, stream);                            \
     }
 CUKERN_DEFINE_MATMUL(matmul, automatic, float, f32)
 CUKERN_DEFINE_MATMUL(matmul, automatic, double, f64)
