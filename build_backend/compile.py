@@ -45,8 +45,6 @@ assert sorted(name for group in ALIKE for name in group) == sorted(ELEMENT_TYPES
 BY_TYPE = {
     ROOT / "cuda/src/device/elementwise/elementwise.cu": ALIKE,
     ROOT / "cuda/src/device/reduce/reduce.cu": ALIKE,
-    ROOT / "cuda/src/device/matmul/tiled.cu": [["float32"], ["float64"]],
-    ROOT / "cuda/src/device/matmul/sliced.cu": [["float32", "int32", "complex64"], ["float64", "int64", "complex128"]],
     ROOT / "cuda/src/host/formula_loops.cpp": [[name] for name in ELEMENT_TYPES],
 }
 

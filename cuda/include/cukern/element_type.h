@@ -27,7 +27,7 @@ namespace detail {
 constexpr bool is_bool_row(const char *id) { return id[0] == 'b' && id[1] == 'o'; }
 }  // namespace detail
 
-constexpr ElementTypeInfo kElementTypes[] = {
+inline constexpr ElementTypeInfo kElementTypes[] = {
 #define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
     {detail::is_bool_row(#id) ? "bool" : #id, format, sizeof(ctype), alignof(ctype), kind, dlpack},
 #include "cukern/element_types.def"

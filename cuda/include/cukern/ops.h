@@ -46,7 +46,7 @@ struct OpInfo {
     const char *doc;
 };
 
-constexpr OpInfo kOps[] = {
+inline constexpr OpInfo kOps[] = {
 #define CUKERN_OP(id, kind, types, rule, doc) {#id, OpKind::kind, TypeSet::types, ResultRule::rule, doc},
 #include "cukern/ops.def"
 #undef CUKERN_OP

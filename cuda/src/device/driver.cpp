@@ -65,39 +65,6 @@ void *driver_function(const char *name, unsigned version) noexcept {
                                                       grid.shared_bytes, stream, nullptr, buffer));
 }
 
-cudaError_t launch_by_runtime(const void *kernel, const Grid &grid, cudaStream_t stream,
-                              void **arguments) noexcept {
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim = {grid.cluster, 1, 1};
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(grid.blocks);
-    config.blockDim = dim3(grid.threads);
-    config.dynamicSmemBytes = grid.shared_bytes;
-    config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = grid.cluster == 1 ? 0 : 1;
-    cudaError_t error = cudaSuccess;
-    if (grid.shared_bytes > kDeclaredSharedBytes)
-        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(grid.shared_bytes));
-    if (error == cudaSuccess) error = cudaLaunchKernelExC(&config, kernel, arguments);
-    if (error != cudaSuccess) cudaGetLastError();  // left for nobody else to find
-    return error;
-}
-
-void keep_launch(void *function, void *context, const Grid &grid, const void *params, std::size_t bytes,
-                 PreparedKernel *prepared) noexcept {
-    if (bytes > PreparedKernel::kMostBytes) return;
-    prepared->function = function;
-    prepared->context = context;
-    prepared->blocks = grid.blocks;
-    prepared->threads = grid.threads;
-    prepared->follows = grid.follows;
-    prepared->bytes = bytes;
-    std::memcpy(prepared->params, params, bytes);
-}
-
 [[gnu::hot]] void *current_context() noexcept {
     void *context = nullptr;
     return current_context(&context) == 0 ? context : nullptr;
@@ -142,6 +109,59 @@ const KernelHandles::Handle *KernelHandles::find(const void *symbol, const Grid 
         Handle{context, function, version >= kLeastToFollow, first_.load(std::memory_order_relaxed)};
     while (handle != nullptr && !first_.compare_exchange_weak(handle->next, handle, std::memory_order_release));
     return handle;
+}
+
+namespace {
+
+// The same by the runtime, of a __global__ function.
+cudaError_t launch_by_runtime(const void *kernel, const Grid &grid, cudaStream_t stream,
+                              void **arguments) noexcept {
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {grid.cluster, 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(grid.blocks);
+    config.blockDim = dim3(grid.threads);
+    config.dynamicSmemBytes = grid.shared_bytes;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = grid.cluster == 1 ? 0 : 1;
+    cudaError_t error = cudaSuccess;
+    if (grid.shared_bytes > kDeclaredSharedBytes)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(grid.shared_bytes));
+    if (error == cudaSuccess) error = cudaLaunchKernelExC(&config, kernel, arguments);
+    if (error != cudaSuccess) cudaGetLastError();  // left for nobody else to find
+    return error;
+}
+
+// Keeps what launch_by_driver has been given, unless the parameter is too long.
+void keep_launch(void *function, void *context, const Grid &grid, const void *params, std::size_t bytes,
+                 PreparedKernel *prepared) noexcept {
+    if (bytes > PreparedKernel::kMostBytes) return;
+    prepared->function = function;
+    prepared->context = context;
+    prepared->blocks = grid.blocks;
+    prepared->threads = grid.threads;
+    prepared->follows = grid.follows;
+    prepared->bytes = bytes;
+    std::memcpy(prepared->params, params, bytes);
+}
+
+}  // namespace
+
+[[gnu::hot]] cudaError_t launch_kernel(const KernelToLaunch &kernel, Grid grid, cudaStream_t stream, void *params,
+                                       std::size_t bytes, PreparedKernel *prepared) noexcept {
+    void *context = nullptr;
+    void *const function = kernel.handles->in_current_context(kernel.symbol, &grid, &context);
+    if (function != nullptr) {
+        const cudaError_t error = launch_by_driver(function, grid, stream, params, bytes);
+        if (prepared != nullptr && error == cudaSuccess)
+            keep_launch(function, context, grid, params, bytes, prepared);
+        if (!may_be_outlived(error)) return error;
+    }
+    void *arguments[] = {params};
+    return launch_by_runtime(kernel.symbol, grid, stream, arguments);
 }
 
 cudaError_t current_device(int *device) noexcept {

@@ -43,16 +43,8 @@ struct Grid {
 cudaError_t launch_by_driver(void *function, const Grid &grid, cudaStream_t stream, void *params,
                              std::size_t bytes) noexcept;
 
-// The same by the runtime, of a __global__ function.
-cudaError_t launch_by_runtime(const void *kernel, const Grid &grid, cudaStream_t stream,
-                              void **arguments) noexcept;
-
 // More shared memory of a block has to be asked for.
 constexpr unsigned kDeclaredSharedBytes = 48 << 10;
-
-// Keeps what launch_by_driver has been given, unless the parameter is too long.
-void keep_launch(void *function, void *context, const Grid &grid, const void *params, std::size_t bytes,
-                 PreparedKernel *prepared) noexcept;
 
 // The context that is current in this thread, or null.
 void *current_context() noexcept;
@@ -79,6 +71,17 @@ private:
 
     std::atomic<const Handle *> first_{nullptr};  // a list that only grows, by a context at a time
 };
+
+// A __global__ function with the handles that are kept for it (device/launch_kernel.h).
+struct KernelToLaunch {
+    const void *symbol;
+    KernelHandles *handles;
+};
+
+// Launches it with one parameter of so many bytes. The shared memory of a kernel's blocks is the same at each
+// launch on a device. `prepared`, unless it is null, keeps the launch.
+cudaError_t launch_kernel(const KernelToLaunch &kernel, Grid grid, cudaStream_t stream, void *params,
+                          std::size_t bytes, PreparedKernel *prepared) noexcept;
 
 // The device whose context the thread uses; on a thread that uses none, the runtime's. Neither makes a context.
 cudaError_t current_device(int *device) noexcept;

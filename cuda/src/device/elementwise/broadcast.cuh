@@ -149,18 +149,19 @@ std::uint32_t shared_rows(const ElementwiseLaunch &launch) noexcept {
     return 1;
 }
 
-template <Group group, typename T>
-cudaError_t launch_broadcast(const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
-    constexpr int kInputs = arity(group);
+// `kernel`: a broadcast_kernel whose results are of type R.
+template <typename T, typename R, int inputs>
+cudaError_t launch_broadcast(const KernelToLaunch &kernel, const ElementwiseLaunch &launch,
+                             cudaStream_t stream) noexcept {
     constexpr int kSize = Vector<T>::kSize;
-    BroadcastParams<T, group_result_t<group, T>, kInputs> p{};
+    BroadcastParams<T, R, inputs> p{};
     p.op = launch.op;
-    p.out = static_cast<group_result_t<group, T> *>(launch.data[0]);
+    p.out = static_cast<R *>(launch.data[0]);
     p.n = static_cast<std::uint32_t>(launch.count);
     p.ndim = launch.ndim;
     for (int d = 0; d < launch.ndim; ++d)
         p.shape[d] = Divider::make(static_cast<std::uint32_t>(launch.shape[launch.ndim - 1 - d]));
-    for (int j = 0; j < kInputs; ++j) {
+    for (int j = 0; j < inputs; ++j) {
         const bool is_value = launch.immediate[j + 1];
         p.layouts[j] = is_value                   ? InputLayout::value
                        : is_packed(launch, j + 1) ? InputLayout::packed
@@ -173,8 +174,7 @@ cudaError_t launch_broadcast(const ElementwiseLaunch &launch, cudaStream_t strea
     const auto blocks = static_cast<std::uint32_t>((launch.count + kSize * kThreads - 1) / (kSize * kThreads));
     const std::uint32_t rows = shared_rows<T>(launch);
     p.swizzle = {rows, (blocks + rows - 1) / rows};
-    return launch_kernel<broadcast_kernel<group, T, kInputs>>(p.swizzle.blocks(), kThreads, stream, p,
-                                                              launch.prepared);
+    return launch_kernel(kernel, p.swizzle.blocks(), kThreads, stream, p, launch.prepared);
 }
 #endif
 

@@ -111,11 +111,13 @@ InVectors in_vectors(const ElementwiseLaunch &launch) noexcept {
     return found;
 }
 
-template <typename Operations, typename T, int inputs>
-cudaError_t launch_vectors(const ElementwiseLaunch &launch, const InVectors &in, cudaStream_t stream) noexcept {
-    ContiguousParams<T, typename Operations::Result, inputs> p;
+// `kernel`: a contiguous_kernel whose results are of type R.
+template <typename T, typename R, int inputs>
+cudaError_t launch_vectors(const KernelToLaunch &kernel, const ElementwiseLaunch &launch, const InVectors &in,
+                           cudaStream_t stream) noexcept {
+    ContiguousParams<T, R, inputs> p;
     p.op = launch.op;
-    p.out = static_cast<typename Operations::Result *>(launch.data[0]) + in.head;
+    p.out = static_cast<R *>(launch.data[0]) + in.head;
     for (int j = 0; j < inputs; ++j) {
         const auto *const data = static_cast<const T *>(launch.data[j + 1]);
         p.in[j] = launch.immediate[j + 1] ? nullptr : data + in.head;
@@ -125,10 +127,9 @@ cudaError_t launch_vectors(const ElementwiseLaunch &launch, const InVectors &in,
     p.head = in.head;
     p.rest = static_cast<int>(launch.count - in.vectors * Vector<T>::kSize);
     p.aligned = in.aligned;
-    p.rounds = reads_most<T, typename Operations::Result> && p.vectors >= kManyVectors ? kRounds : 1;
+    p.rounds = reads_most<T, R> && p.vectors >= kManyVectors ? kRounds : 1;
     const std::int64_t threads = (p.vectors + p.rest + p.rounds - 1) / p.rounds;
-    return launch_kernel<contiguous_kernel<Operations, T, inputs>>(blocks_for(threads), kThreads, stream, p,
-                                                                   launch.prepared);
+    return launch_kernel(kernel, blocks_for(threads), kThreads, stream, p, launch.prepared);
 }
 
 // Launches contiguous_kernel if it serves packed operands: whether it did.
@@ -137,10 +138,13 @@ bool launch_contiguous(const ElementwiseLaunch &launch, cudaStream_t stream, cud
     using Operations = OperationsOf<op, T>;
     using Unaligned =
         std::conditional_t<Operations::kAligned, AnyOf<group_of(op, ElementTypeOf<T>::value), T>, Operations>;
-    const InVectors in = in_vectors<T, typename Operations::Result>(launch);
+    using Result = typename Operations::Result;
+    constexpr int kInputs = arity(op);
+    const InVectors in = in_vectors<T, Result>(launch);
     if (!in.whole) return false;
-    *error = in.aligned ? launch_vectors<Operations, T, arity(op)>(launch, in, stream)
-                        : launch_vectors<Unaligned, T, arity(op)>(launch, in, stream);
+    const KernelToLaunch kernel = in.aligned ? kernel_to_launch<contiguous_kernel<Operations, T, kInputs>>()
+                                             : kernel_to_launch<contiguous_kernel<Unaligned, T, kInputs>>();
+    *error = launch_vectors<T, Result, kInputs>(kernel, launch, in, stream);
     return true;
 }
 #endif

@@ -45,7 +45,7 @@ bool begins_at_vectors(const ElementwiseLaunch &launch, int operand) noexcept {
 // vectors do, or are so long that few of a warp's reach into the next row, and their elements lie side by side, or
 // repeat. What it takes one by one costs twice as many instructions as in strided_kernel. Vectors of two or four
 // elements, with results of one byte, are slower than single elements if rows don't begin at a vector: `less` of a
-// row and a window of float32 (125083, 559) took 248 and 132 us.
+// row and a window of float32 (125083, 559) took 248 us by vectors, 132 by elements.
 template <typename T, typename R>
 bool has_vectors(const ElementwiseLaunch &launch) noexcept {
     constexpr int kSize = Vector<T>::kSize;
@@ -105,7 +105,9 @@ bool launch_layout(const ElementwiseLaunch &launch, cudaStream_t stream, cudaErr
     if (launch.count < elements_for_all<T>(kLeastVectorsEach) || !is_packed(launch, 0) || !has_whole ||
         !has_vectors<T, group_result_t<group, T>>(launch))
         return false;
-    *error = launch_broadcast<group, T>(launch, stream);
+    constexpr int kInputs = arity(group);
+    *error = launch_broadcast<T, group_result_t<group, T>, kInputs>(
+        kernel_to_launch<broadcast_kernel<group, T, kInputs>>(), launch, stream);
     return true;
 }
 

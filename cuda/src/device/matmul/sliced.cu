@@ -9,8 +9,6 @@
 // Tile: 32 x 32, slices of 16 (4-byte types), 8, or 4 (complex128); up to 3 stages.
 // 2 * m * n * k flops; an element is used 32 times once loaded: limited by the instructions that copy and read, 5
 // for 32 fma of 4-byte types, and where k is short by the time to start and to load anything at all.
-//
-// The build compiles this file for groups of element types, each with those that CUKERN_EACH_TYPE names.
 
 #include <algorithm>
 #include <cstdint>
@@ -343,7 +341,12 @@ cudaError_t launch_matmul_sliced(const MatmulLaunch &launch, const TileSchedule 
                                                                       const Chip &) noexcept; \
     template cudaError_t launch_matmul_sliced<CTypeOf<ElementType::type>>(                    \
         const MatmulLaunch &, const TileSchedule &, const Chip &, cudaStream_t) noexcept;
-CUKERN_EACH_TYPE(CUKERN_INSTANTIATE)
+CUKERN_INSTANTIATE(float32)
+CUKERN_INSTANTIATE(int32)
+CUKERN_INSTANTIATE(complex64)
+CUKERN_INSTANTIATE(float64)
+CUKERN_INSTANTIATE(int64)
+CUKERN_INSTANTIATE(complex128)
 #undef CUKERN_INSTANTIATE
 
 }  // namespace cukern::cuda

@@ -13,8 +13,6 @@
 // which brought asynchronous copies and 99 KiB of shared memory. 2 * m * n * k flops; an element is used 256 and
 // 128, or 64 and 128 times once loaded: limited by the arithmetic units. docs/matmul.md tells what each step of
 // its tuning gained.
-//
-// The build compiles this file for groups of element types, each with those that CUKERN_EACH_TYPE names.
 
 #include <cstdint>
 
@@ -231,7 +229,8 @@ cudaError_t launch_matmul_tiled(const MatmulLaunch &launch, const TileSchedule &
                                                                      const Chip &) noexcept; \
     template cudaError_t launch_matmul_tiled<CTypeOf<ElementType::type>>(                    \
         const MatmulLaunch &, const TileSchedule &, cudaStream_t) noexcept;
-CUKERN_EACH_TYPE(CUKERN_INSTANTIATE)
+CUKERN_INSTANTIATE(float32)
+CUKERN_INSTANTIATE(float64)
 #undef CUKERN_INSTANTIATE
 
 }  // namespace cukern::cuda

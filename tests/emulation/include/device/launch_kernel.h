@@ -8,12 +8,31 @@
 
 namespace cukern::cuda {
 
-template <auto kernel, typename Params>
-cudaError_t launch_kernel(unsigned blocks, unsigned threads, cudaStream_t, Params &params,
-                          PreparedKernel * = nullptr) noexcept {
-    emulation::run_grid(
-        __PRETTY_FUNCTION__, blocks, threads, [](void *p) { kernel(*static_cast<Params *>(p)); }, &params);
+struct KernelToLaunch {
+    const char *name;
+    void (*run)(void *params);
+};
+
+template <typename Params>
+Params parameter_of(void (*)(Params));
+
+template <auto kernel>
+KernelToLaunch kernel_to_launch() noexcept {
+    using Params = decltype(parameter_of(kernel));
+    return {__PRETTY_FUNCTION__, [](void *p) { kernel(*static_cast<Params *>(p)); }};
+}
+
+template <typename Params>
+cudaError_t launch_kernel(const KernelToLaunch &kernel, unsigned blocks, unsigned threads, cudaStream_t,
+                          Params &params, PreparedKernel * = nullptr) noexcept {
+    emulation::run_grid(kernel.name, blocks, threads, kernel.run, &params);
     return cudaSuccess;
+}
+
+template <auto kernel, typename Params>
+cudaError_t launch_kernel(unsigned blocks, unsigned threads, cudaStream_t stream, Params &params,
+                          PreparedKernel *prepared = nullptr) noexcept {
+    return launch_kernel(kernel_to_launch<kernel>(), blocks, threads, stream, params, prepared);
 }
 
 }  // namespace cukern::cuda
