@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <utility>
@@ -24,23 +25,53 @@ constexpr std::int64_t kPieceRows = 256;  // of rows of results beside each othe
 constexpr std::int64_t kMostPieces = 256;
 constexpr std::int64_t kMostInRow = 1 << 15;  // of longer ones each thread has a wide part
 constexpr std::int64_t kFewRows = 16;
+constexpr std::int64_t kDecidingSize = 16;  // bytes of a part that may decide
 
-// Joins the pieces of `count` results, which lie beside each other, in pairs into the first.
+// One operation on one element type, to what shares the work out. A part is what some elements of a result have
+// come to.
+struct Steps {
+    Op op;  // as which the operation is reduced
+    std::int64_t part_size;
+    std::int64_t result_size;
+    std::int64_t tile;     // results that a tile has at most
+    bool parts_are_plain;  // those of all elements are results, unless there is something to divide by
+    // Results [begin, end), one by one.
+    void (*take_each)(const ReduceLaunch &launch, const Finish &finish, std::int64_t begin,
+                      std::int64_t end) noexcept;
+    // Elements [begin, end) of the result that begins at `base`, and of `m` results beside each other.
+    void (*take_range)(const ReduceLaunch &launch, std::int64_t base, std::int64_t begin, std::int64_t end,
+                       void *part) noexcept;
+    void (*take_tile)(const ReduceLaunch &launch, std::int64_t base, std::int64_t m, std::int64_t begin,
+                      std::int64_t end, void *parts) noexcept;
+    // Joins the pieces of `count` results, which lie beside each other, in pairs into the first.
+    void (*join_pieces)(void *parts, std::int64_t pieces, std::int64_t count) noexcept;
+    void (*store)(const void *parts, std::int64_t n, const Finish &finish, void *out) noexcept;
+    bool (*decides)(const void *part, Op asked) noexcept;  // null: no part makes later ones needless
+};
+
+template <Op op, typename T>
+void take_range(const ReduceLaunch &launch, std::int64_t base, std::int64_t begin, std::int64_t end,
+                void *part) noexcept {
+    *static_cast<typename Reducer<op, T>::A *>(part) = reduce_range<op, T>(launch, base, begin, end);
+}
+
 template <typename F>
-void join_pieces(typename F::A *parts, std::int64_t pieces, std::int64_t count) noexcept {
+void join_pieces(void *all, std::int64_t pieces, std::int64_t count) noexcept {
+    auto *const parts = static_cast<typename F::A *>(all);
     for (std::int64_t step = 1; step < pieces; step *= 2)
         for (std::int64_t j = 0; j + step < pieces; j += 2 * step)
             for (std::int64_t k = 0; k < count; ++k)
                 parts[j * count + k] = F::join(parts[j * count + k], parts[(j + step) * count + k]);
 }
 
-// What joined values come to. Choices that are the same for all of them come first, so that loops vectorise.
+// Choices that are the same for all results come first, so that loops vectorise.
 template <Op op, typename T>
-void store_results(const typename Reducer<op, T>::A *joined, std::int64_t n, const Finish &given,
-                   reduced_t<op, T> *out) noexcept {
+void store_results(const void *parts, std::int64_t n, const Finish &given, void *results) noexcept {
     using F = Reducer<op, T>;
     using R = reduced_t<op, T>;
     const Finish finish = given;  // which no store of a result changes
+    const auto *const joined = static_cast<const typename F::A *>(parts);
+    auto *const out = static_cast<R *>(results);
     if constexpr (op == Op::any) {
         const auto kind = finish.all ? F::kZero : F::kNonzero;
         const auto wanted = static_cast<typename F::A>(finish.all ? 0 : kind);
@@ -52,29 +83,76 @@ void store_results(const typename Reducer<op, T>::A *joined, std::int64_t n, con
     }
 }
 
-// Results [begin, end), which lie beside each other in the input.
 template <Op op, typename T>
-[[gnu::noinline]] void reduce_columns(const ReduceLaunch &launch, const Finish &finish, std::int64_t begin,
-                                      std::int64_t end) noexcept {
+void take_each(const ReduceLaunch &launch, const Finish &finish, std::int64_t begin, std::int64_t end) noexcept {
+    const bool is_own = launch.type == ElementTypeOf<T>::value;
+    auto *out = static_cast<reduced_t<op, T> *>(launch.out);
+    if constexpr (op == Op::argmax || op == Op::argmin) {
+        if (is_own && find_places_of_runs(launch, begin, end)) return;
+    } else if constexpr (op == Op::any) {
+        if (ask_truth_of_runs(launch, finish, begin, end)) return;
+    } else if constexpr (op == Op::sum && std::is_integral_v<T>) {
+        if (sum_runs_of_integers<T>(launch, finish, begin, end)) return;
+    } else if constexpr (std::is_same_v<typename Reducer<op, T>::A, T>) {
+        static_assert(std::is_same_v<reduced_t<op, T>, T>);
+        const std::int64_t stride = launch.num_reduced == 1 ? launch.reduced_strides[0] : 0;
+        if (is_own && join_runs(launch, joining_loop_along<op, T>(stride), begin, end)) {
+            if (finish.divisor != 0) store_results<op, T>(out + begin, end - begin, finish, out + begin);
+            return;
+        }
+    }
+    NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
+    for (std::int64_t i = begin; i < end; ++i, it.advance(1)) {
+        const auto all = reduce_range<op, T>(launch, it.offset, 0, launch.reduced);
+        out[i] = Reducer<op, T>::template result<reduced_t<op, T>>(all, finish);
+    }
+}
+
+template <Op op, typename T>
+bool decides_by(const void *part, Op asked) noexcept {
+    return decides<op, T>(*static_cast<const typename Reducer<op, T>::A *>(part), asked);
+}
+
+template <Op op, typename T>
+Steps steps_of() noexcept {
     using F = Reducer<op, T>;
     using R = reduced_t<op, T>;
-    auto *out = static_cast<R *>(launch.out);
-    constexpr bool kMayBePlain =
+    static_assert(kTile<op, T> * sizeof(typename F::A) <= kTileBytes);
+    Steps steps{};
+    steps.op = op;
+    steps.part_size = sizeof(typename F::A);
+    steps.result_size = sizeof(R);
+    steps.tile = kTile<op, T>;
+    steps.parts_are_plain =
         std::is_same_v<typename F::A, R> && (op == Op::sum || op == Op::prod || op == Op::max || op == Op::min);
-    const bool are_plain = kMayBePlain && finish.divisor == 0;  // results: joined values as they are
-    typename F::A sums[kTile<op, T>];
+    steps.take_each = take_each<op, T>;
+    steps.take_range = take_range<op, T>;
+    steps.take_tile = take_tile<op, T>;
+    steps.join_pieces = join_pieces<F>;
+    steps.store = store_results<op, T>;
+    if constexpr (op == Op::any || finds_truth<op, T>) {
+        static_assert(sizeof(typename F::A) <= kDecidingSize);
+        steps.decides = decides_by<op, T>;
+    }
+    return steps;
+}
+
+// Results [begin, end), which lie beside each other in the input.
+void reduce_columns(const Steps &steps, const ReduceLaunch &launch, const Finish &finish, std::int64_t begin,
+                    std::int64_t end) noexcept {
+    const bool are_plain = steps.parts_are_plain && finish.divisor == 0;
+    auto *out = static_cast<char *>(launch.out) + begin * steps.result_size;
+    alignas(64) char parts[kTileBytes];
     NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
     for (std::int64_t i = begin; i < end;) {
         const std::int64_t run = std::min(it.run(), end - i);
-        const std::int64_t tiles = (run - 1) / kTile<op, T> + 1;
+        const std::int64_t tiles = (run - 1) / steps.tile + 1;
         const std::int64_t m = (run - 1) / tiles + 1;  // tiles that are alike
-        typename F::A *joined = sums;
-        if constexpr (kMayBePlain)
-            if (are_plain) joined = out + i;
-        reduce_tile<op, T>(launch, it.offset, m, 0, launch.reduced, joined);
-        if (!are_plain) store_results<op, T>(sums, m, finish, out + i);
+        steps.take_tile(launch, it.offset, m, 0, launch.reduced, are_plain ? out : parts);
+        if (!are_plain) steps.store(parts, m, finish, out);
         it.advance(m);
         i += m;
+        out += m * steps.result_size;
     }
 }
 
@@ -102,19 +180,6 @@ Pieces pieces_of(const ReduceLaunch &launch, std::int64_t row) noexcept {
     return pieces;
 }
 
-// Results [begin, end).
-template <Op op, typename T>
-void reduce_results(const ReduceLaunch &launch, const Finish &finish, std::int64_t begin,
-                    std::int64_t end) noexcept {
-    if (reduce_runs<op, T>(launch, begin, end)) return;
-    auto *out = static_cast<reduced_t<op, T> *>(launch.out);
-    NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
-    for (std::int64_t i = begin; i < end; ++i, it.advance(1)) {
-        const auto all = reduce_range<op, T>(launch, it.offset, 0, launch.reduced);
-        out[i] = Reducer<op, T>::template result<reduced_t<op, T>>(all, finish);
-    }
-}
-
 // The first piece that makes later ones needless; the number of pieces while none does.
 class DecidingPiece {
 public:
@@ -131,43 +196,42 @@ private:
 };
 
 // Whether results from all over are decided by so many elements.
-template <Op op, typename T>
-bool are_decided_by(const ReduceLaunch &launch, std::int64_t elements) noexcept {
+bool are_decided_by(const Steps &steps, const ReduceLaunch &launch, std::int64_t elements) noexcept {
     constexpr std::int64_t kAsked = 16;
     const std::int64_t step = (launch.kept - 1) / kAsked + 1;
     for (std::int64_t i = 0; i < launch.kept; i += step) {
         const NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, i);
-        if (!decides<op, T>(reduce_range<op, T>(launch, it.offset, 0, elements), launch.op)) return false;
+        alignas(16) char part[kDecidingSize];
+        steps.take_range(launch, it.offset, 0, elements, part);
+        if (!steps.decides(part, launch.op)) return false;
     }
     return true;
 }
 
 // How many elements of a result are looked at, by what some results tell: threads that are woken for rows which
 // end where they begin cost more than they save.
-template <Op op, typename T>
-std::int64_t likely_looked_at(const ReduceLaunch &launch) noexcept {
-    if constexpr (op == Op::any || finds_truth<op, T>)
+std::int64_t likely_looked_at(const Steps &steps, const ReduceLaunch &launch) noexcept {
+    if (steps.decides != nullptr)
         for (const std::int64_t few : {kFewTruths, kFirstTruths})
-            if (few < launch.reduced && are_decided_by<op, T>(launch, few)) return few;
+            if (few < launch.reduced && are_decided_by(steps, launch, few)) return few;
     return launch.reduced;
 }
 
 // One result, its pieces by several threads, into the first of `parts`. Returns how many pieces count.
-template <Op op, typename T>
-std::int64_t reduce_pieces(const ReduceLaunch &launch, const Pieces &pieces, std::int64_t base, std::int64_t grain,
-                           typename Reducer<op, T>::A *parts) noexcept {
-    if constexpr (op == Op::any ||
-                  finds_truth<op, T>) {  // the first elements may decide, before threads are woken
-        parts[0] = reduce_range<op, T>(launch, base, 0, std::min(launch.reduced, kFirstTruths));
-        if (decides<op, T>(parts[0], launch.op)) return 1;
+std::int64_t reduce_pieces(const Steps &steps, const ReduceLaunch &launch, const Pieces &pieces, std::int64_t base,
+                           std::int64_t grain, char *parts) noexcept {
+    if (steps.decides != nullptr) {  // the first elements may decide, before threads are woken
+        steps.take_range(launch, base, 0, std::min(launch.reduced, kFirstTruths), parts);
+        if (steps.decides(parts, launch.op)) return 1;
     }
     DecidingPiece deciding(pieces.count);
     parallel_for(pieces.count, grain, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t piece = begin; piece < end && piece <= deciding.get(); ++piece) {
             const std::int64_t start = piece * pieces.length;
             const std::int64_t stop = std::min(launch.reduced, start + pieces.length);
-            parts[piece] = reduce_range<op, T>(launch, base, start, stop);
-            if (decides<op, T>(parts[piece], launch.op)) deciding.lower_to(piece);
+            char *const part = parts + piece * steps.part_size;
+            steps.take_range(launch, base, start, stop, part);
+            if (steps.decides != nullptr && steps.decides(part, launch.op)) deciding.lower_to(piece);
         }
     });
     return std::min(pieces.count, deciding.get() + 1);
@@ -175,10 +239,9 @@ std::int64_t reduce_pieces(const ReduceLaunch &launch, const Pieces &pieces, std
 
 // A row of results that lie beside each other, by tiles of pieces of their elements, into the first row of
 // `parts`.
-template <Op op, typename T>
-void reduce_pieces_of_row(const ReduceLaunch &launch, const Pieces &pieces, std::int64_t base, std::int64_t row,
-                          std::int64_t worth, typename Reducer<op, T>::A *parts) noexcept {
-    const std::int64_t tiles = (row - 1) / kTile<op, T> + 1;
+void reduce_pieces_of_row(const Steps &steps, const ReduceLaunch &launch, const Pieces &pieces, std::int64_t base,
+                          std::int64_t row, std::int64_t worth, char *parts) noexcept {
+    const std::int64_t tiles = (row - 1) / steps.tile + 1;
     const std::int64_t tile = (row - 1) / tiles + 1;
     const std::int64_t grain = std::max<std::int64_t>(1, worth / (pieces.length * tile));
     parallel_for(pieces.count * tiles, grain, [&](std::int64_t begin, std::int64_t end) {
@@ -189,59 +252,62 @@ void reduce_pieces_of_row(const ReduceLaunch &launch, const Pieces &pieces, std:
             const std::int64_t start = piece * pieces.length;
             const std::int64_t stop = std::min(launch.reduced, start + pieces.length);
             // Not in `parts`, whose lines of cache other threads write to.
-            typename Reducer<op, T>::A sums[kTile<op, T>];
-            reduce_tile<op, T>(launch, base + first * column_step(launch), m, start, stop, sums);
-            std::copy_n(sums, m, &parts[piece * row + first]);
+            alignas(64) char own[kTileBytes];
+            steps.take_tile(launch, base + first * column_step(launch), m, start, stop, own);
+            std::memcpy(parts + (piece * row + first) * steps.part_size, own,
+                        static_cast<std::size_t>(m * steps.part_size));
         }
     });
 }
 
-template <Op op, typename T>
-void reduce_as(const ReduceLaunch &launch) noexcept {
-    using F = Reducer<op, T>;
-    using A = typename F::A;
-    auto *out = static_cast<reduced_t<op, T> *>(launch.out);
+void reduce_by(const Steps &steps, const ReduceLaunch &launch) noexcept {
     const Finish finish = finish_of(launch.op, launch.reduced, launch.correction);
     const bool in_columns = launch.reduced > 0 && lies_in_columns(launch);
     const std::int64_t row = in_columns ? launch.kept_shape[launch.num_kept - 1] : 1;  // results beside each other
     const Pieces pieces = pieces_of(launch, row);
     const double elements = static_cast<double>(launch.kept) * static_cast<double>(launch.reduced);
-    const std::int64_t worth = host_grain(op, launch.type, elements, elements * size_of(launch.type));  // elements
-    const std::unique_ptr<A[]> parts(pieces.are_used ? new (std::nothrow) A[pieces.count * row] : nullptr);
+    const std::int64_t worth =
+        host_grain(steps.op, launch.type, elements, elements * size_of(launch.type));  // elements
+    const auto bytes = static_cast<std::size_t>(pieces.count * row * steps.part_size);
+    const std::unique_ptr<char[]> parts(pieces.are_used ? new (std::nothrow) char[bytes] : nullptr);
     if (parts == nullptr) {
         const bool may_share = elements > static_cast<double>(worth);
-        const std::int64_t looked_at = in_columns || !may_share ? launch.reduced : likely_looked_at<op, T>(launch);
+        const std::int64_t looked_at = in_columns || !may_share ? launch.reduced : likely_looked_at(steps, launch);
         // The other results may tell something else: a thread takes so much at most.
         constexpr std::int64_t kMostUntold = 32;
         const std::int64_t rows = std::min(worth / std::max<std::int64_t>(1, looked_at),
                                            kMostUntold * worth / std::max<std::int64_t>(1, launch.reduced));
         const std::int64_t grain = std::max<std::int64_t>(in_columns ? kNarrow : 1, rows);
         parallel_for(launch.kept, grain, [&](std::int64_t begin, std::int64_t end) {
-            if (in_columns) return reduce_columns<op, T>(launch, finish, begin, end);
-            reduce_results<op, T>(launch, finish, begin, end);
+            if (in_columns) return reduce_columns(steps, launch, finish, begin, end);
+            steps.take_each(launch, finish, begin, end);
         });
         return;
     }
+    auto *out = static_cast<char *>(launch.out);
     for (std::int64_t i = 0; i < launch.kept; i += row) {
         const NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, i);
         std::int64_t count = pieces.count;
         if (in_columns)
-            reduce_pieces_of_row<op, T>(launch, pieces, it.offset, row, worth, parts.get());
+            reduce_pieces_of_row(steps, launch, pieces, it.offset, row, worth, parts.get());
         else
-            count = reduce_pieces<op, T>(launch, pieces, it.offset,
-                                         std::max<std::int64_t>(1, worth / pieces.length), parts.get());
-        join_pieces<F>(parts.get(), count, row);
-        store_results<op, T>(parts.get(), row, finish, out + i);
+            count = reduce_pieces(steps, launch, pieces, it.offset,
+                                  std::max<std::int64_t>(1, worth / pieces.length), parts.get());
+        steps.join_pieces(parts.get(), count, row);
+        steps.store(parts.get(), row, finish, out + i * steps.result_size);
     }
 }
 
 template <Op op>
 void reduce_op(const ReduceLaunch &launch) noexcept {
-    constexpr auto kExists = [](ElementType type) { return reduces_in(op, type); };
+    constexpr auto kExists = [](ElementType type) {
+        const bool is_signed = (op == Op::sum || op == Op::prod) && type == ElementType::uint64;  // by int64
+        return reduces_in(op, type) && !is_signed;
+    };
     switch (launch.compute) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                     \
-    case ElementType::id:                                                                     \
-        if constexpr (is_made(ElementType::id, kExists)) return reduce_as<op, ctype>(launch); \
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                                 \
+    case ElementType::id:                                                                                 \
+        if constexpr (is_made(ElementType::id, kExists)) return reduce_by(steps_of<op, ctype>(), launch); \
         break;
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
@@ -253,6 +319,14 @@ ReduceLaunch in_integers(const ReduceLaunch &launch) noexcept {
     ReduceLaunch own = launch;
     const bool is_exact = kind_of(launch.type) == 'b' || (is_integer(launch.type) && size_of(launch.type) < 8);
     if (launch.compute == ElementType::float64 && is_exact) own.compute = ElementType::int64;
+    return own;
+}
+
+// Sums and products of unsigned integers have the bits of signed ones.
+ReduceLaunch in_signed(const ReduceLaunch &launch) noexcept {
+    ReduceLaunch own = launch;
+    if (own.compute == ElementType::uint64) own.compute = ElementType::int64;
+    if (own.compute == ElementType::int64 && own.type == ElementType::uint64) own.type = ElementType::int64;
     return own;
 }
 
@@ -286,8 +360,8 @@ int longer_dimension(const ReduceLaunch &launch) noexcept {
 void run_in_order(const ReduceLaunch &launch) noexcept {
     switch (launch.op) {
         case Op::mean: return reduce_op<Op::sum>(in_integers(launch));
-        case Op::sum: return reduce_op<Op::sum>(launch);
-        case Op::prod: return reduce_op<Op::prod>(launch);
+        case Op::sum: return reduce_op<Op::sum>(in_signed(launch));
+        case Op::prod: return reduce_op<Op::prod>(in_signed(launch));
         case Op::var:
         case Op::std: return reduce_op<Op::var>(launch);
         case Op::max:

@@ -234,11 +234,12 @@ void join_rows(const HostLoop &loop, const T *a, const T *b, T *joined, std::int
               n);
 }
 
-// Joins n elements into one value.
-template <typename T>
-void join_run(const HostLoop &loop, T *value, const char *elements, std::int64_t stride, std::int64_t n) noexcept {
+// Joins n elements of `size` bytes into one value.
+inline void join_run(const HostLoop &loop, void *value, const char *elements, std::int64_t size,
+                     std::int64_t stride, std::int64_t n) noexcept {
     const std::int64_t strides[] = {0, stride};
-    call_loop(loop, {{reinterpret_cast<const char *>(value), elements}, strides, 2, sizeof(T), value, 0}, n);
+    const auto bytes = static_cast<std::size_t>(size);
+    call_loop(loop, {{static_cast<const char *>(value), elements}, strides, 2, bytes, value, 0}, n);
 }
 
 // What n elements come to, by such a loop: with one result it takes all of them in one go, sums of floats in
@@ -246,7 +247,7 @@ void join_run(const HostLoop &loop, T *value, const char *elements, std::int64_t
 template <typename T>
 T joined_by(const HostLoop &loop, const T *elements, std::int64_t stride, std::int64_t n) noexcept {
     T value = *elements;
-    if (n > 1) join_run(loop, &value, reinterpret_cast<const char *>(elements + stride), stride, n - 1);
+    if (n > 1) join_run(loop, &value, reinterpret_cast<const char *>(elements + stride), sizeof(T), stride, n - 1);
     return value;
 }
 
@@ -256,7 +257,7 @@ T joined_in_order(const ReduceLaunch &launch, const HostLoop &loop, NdIterator &
                   std::int64_t n, T value) noexcept {
     while (n > 0) {
         const std::int64_t part = std::min({it.run(), n, kLoopBlock});
-        join_run(loop, &value, element_at(launch, base + it.offset), it.stride(), part);
+        join_run(loop, &value, element_at(launch, base + it.offset), sizeof(T), it.stride(), part);
         it.advance(part);
         n -= part;
     }

@@ -269,11 +269,11 @@ private:
 
 // Elements [begin, end) of `m` results beside each other, the first of which begins at `base`.
 template <Op op, typename T>
-[[gnu::noinline]] void reduce_tile(const ReduceLaunch &launch, std::int64_t base, std::int64_t m,
-                                   std::int64_t begin, std::int64_t end,
-                                   typename Reducer<op, T>::A *out) noexcept {
+void take_tile(const ReduceLaunch &launch, std::int64_t base, std::int64_t m, std::int64_t begin, std::int64_t end,
+               void *parts) noexcept {
     using F = Reducer<op, T>;
     using A = typename F::A;
+    auto *const out = static_cast<A *>(parts);
     TileRows<op, T> rows(launch, base, m, begin);
     constexpr bool kIsSum = op == Op::sum && !std::is_integral_v<A>;
     if constexpr (!kIsSum && op != Op::var) {

@@ -163,55 +163,67 @@ void for_each_result(const ReduceLaunch &launch, std::int64_t begin, std::int64_
     }
 }
 
-// Results [begin, end) of elements that follow each other in one run, all of it by one function. False where there
-// is none.
-template <Op op, typename T>
-bool reduce_runs(const ReduceLaunch &launch, std::int64_t begin, std::int64_t end) noexcept {
-    constexpr ElementType kOwn = ElementTypeOf<T>::value;
-    constexpr bool kTakesOthers = op == Op::any || (op == Op::sum && std::is_integral_v<T>);
-    using F = Reducer<op, T>;
-    using R = reduced_t<op, T>;
-    const std::int64_t n = launch.reduced;
-    if (launch.num_reduced != 1 || n < kLeastRun || n > kLoopBlock) return false;
-    if (!kTakesOthers && launch.type != kOwn) return false;
-    const std::int64_t stride = launch.reduced_strides[0];
+// Results [begin, end) of elements that follow each other in one run, each by one call of a function. False where
+// elements don't, or there is none.
+inline bool has_runs(const ReduceLaunch &launch) noexcept {
+    return launch.num_reduced == 1 && launch.reduced >= kLeastRun && launch.reduced <= kLoopBlock;
+}
+
+inline bool find_places_of_runs(const ReduceLaunch &launch, std::int64_t begin, std::int64_t end) noexcept {
+    const HostIndexFunction function = index_function_of(launch.type, launch.op == Op::argmax);
+    if (!has_runs(launch) || function == nullptr || launch.reduced_strides[0] != 1) return false;
+    auto *out = static_cast<std::int64_t *>(launch.out);
+    for_each_result(launch, begin, end, [=, n = launch.reduced](std::int64_t i, const char *first) {
+        std::intptr_t index = 0;
+        function(const_cast<char *>(first), n, &index, nullptr);
+        out[i] = index;
+    });
+    return true;
+}
+
+inline bool ask_truth_of_runs(const ReduceLaunch &launch, const Finish &given, std::int64_t begin,
+                              std::int64_t end) noexcept {
+    if (!has_runs(launch) || launch.reduced_strides[0] != 1) return false;
+    using F = Reducer<Op::any, Bool>;
+    using R = reduced_t<Op::any, Bool>;
     auto *out = static_cast<R *>(launch.out);
-    [[maybe_unused]] const Finish finish = finish_of(launch.op, n, launch.correction);
-    if constexpr (op == Op::argmax || op == Op::argmin) {
-        const HostIndexFunction function = index_function_of(kOwn, op == Op::argmax);
-        if (function == nullptr || stride != 1) return false;
-        for_each_result(launch, begin, end, [=](std::int64_t i, const char *first) {
-            std::intptr_t index = 0;
-            function(const_cast<char *>(first), n, &index, nullptr);
-            out[i] = index;
-        });
-        return true;
-    } else if constexpr (op == Op::any) {
-        if (stride != 1) return false;
-        const DecidingKind among = deciding_kind(launch.type, launch.op);
-        const int size = size_of(launch.type);
-        const Op asked = launch.op;
-        for_each_result(launch, begin, end, [=](std::int64_t i, const char *first) {
-            out[i] = F::template result<R>(kinds_of_run(among, asked, first, size, n), finish);
-        });
-        return true;
-    } else if constexpr (op == Op::sum && std::is_integral_v<T>) {
-        const IntegerSum sum_of = integer_sum_of(launch.type);
-        if (stride != 1 || sum_of == nullptr) return false;
-        for_each_result(launch, begin, end, [=](std::int64_t i, const char *first) {
-            out[i] = F::template result<R>(static_cast<T>(sum_of(first, n)), finish);
-        });
-        return true;
-    } else if constexpr (std::is_same_v<typename F::A, T>) {
-        const HostLoop loop = joining_loop_along<op, T>(stride);
-        if (loop.function == nullptr) return false;
-        for_each_result(launch, begin, end, [=](std::int64_t i, const char *first) {
-            out[i] = F::template result<R>(joined_by(loop, reinterpret_cast<const T *>(first), stride, n), finish);
-        });
-        return true;
-    } else {
-        return false;
-    }
+    const DecidingKind among = deciding_kind(launch.type, launch.op);
+    for_each_result(launch, begin, end,
+                    [=, finish = given, size = size_of(launch.type), asked = launch.op, n = launch.reduced](
+                        std::int64_t i, const char *first) {
+                        out[i] = F::result<R>(kinds_of_run(among, asked, first, size, n), finish);
+                    });
+    return true;
+}
+
+template <typename T>
+bool sum_runs_of_integers(const ReduceLaunch &launch, const Finish &given, std::int64_t begin,
+                          std::int64_t end) noexcept {
+    const IntegerSum sum_of = integer_sum_of(launch.type);
+    if (!has_runs(launch) || launch.reduced_strides[0] != 1 || sum_of == nullptr) return false;
+    using R = reduced_t<Op::sum, T>;
+    auto *out = static_cast<R *>(launch.out);
+    for_each_result(launch, begin, end,
+                    [=, finish = given, n = launch.reduced](std::int64_t i, const char *first) {
+                        out[i] = Reducer<Op::sum, T>::template result<R>(static_cast<T>(sum_of(first, n)), finish);
+                    });
+    return true;
+}
+
+// Of elements of the type that results have.
+inline bool join_runs(const ReduceLaunch &launch, const HostLoop &loop, std::int64_t begin,
+                      std::int64_t end) noexcept {
+    if (!has_runs(launch) || loop.function == nullptr) return false;
+    const std::int64_t size = size_of(launch.type);
+    const std::int64_t stride = launch.reduced_strides[0];
+    auto *out = static_cast<char *>(launch.out);
+    for_each_result(launch, begin, end,
+                    [&loop, out, size, stride, n = launch.reduced](std::int64_t i, const char *first) {
+                        char *const joined = out + i * size;
+                        std::memcpy(joined, first, static_cast<std::size_t>(size));
+                        join_run(loop, joined, first + stride * size, size, stride, n - 1);
+                    });
+    return true;
 }
 
 }  // namespace cukern::host
