@@ -8,6 +8,7 @@
 #endif
 
 #include "formulas/convert.cuh"
+#include "host/cache_line.h"
 #include "host/half_casts.h"
 #include "host/versions.h"
 
@@ -284,12 +285,6 @@ void cast_by_float(const From *source, To *target, std::int64_t n) noexcept {
 
 constexpr std::int64_t kLeastAligned = 256;  // elements for which it pays to begin at a cache line
 
-template <typename T>
-std::int64_t elements_to_line(const T *address) noexcept {
-    constexpr std::uintptr_t kLine = 64;
-    return static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(address) % kLine / sizeof(T));
-}
-
 template <typename From, typename To>
 void cast_packed(const From *source, To *target, std::int64_t n) noexcept {
     if constexpr (std::is_same_v<From, To> && !std::is_same_v<From, Bool>) {
@@ -315,7 +310,8 @@ void cast_packed(const From *source, To *target, std::int64_t n) noexcept {
     // Not in place, which is told by equal addresses.
     std::int64_t head = 0;
     if constexpr (!is_complex<To>)
-        if (n >= kLeastAligned && static_cast<const void *>(source) != target) head = elements_to_line(target);
+        if (n >= kLeastAligned && static_cast<const void *>(source) != target)
+            head = bytes_to_line(target) / static_cast<std::int64_t>(sizeof(To));
     if (head > 0) run(source, target, head);
     run(source + head, target + head, n - head);
 }
@@ -367,9 +363,29 @@ void cast(const void *from, std::int64_t from_stride, void *to, std::int64_t to_
     }
 }
 
+// Signed integers have the casts of unsigned ones where these give the same bits: to integers, but of floats to 64
+// bits, and from integers that are no shorter.
+template <typename T, bool is_unsigned>
+struct MaybeUnsigned {
+    using type = T;
+};
+template <typename T>
+struct MaybeUnsigned<T, true> {
+    using type = std::make_unsigned_t<T>;
+};
+
+template <typename From, typename To>
+constexpr Cast shared_cast() {
+    constexpr bool kFromInteger = std::is_integral_v<From> || std::is_same_v<From, Bool>;
+    constexpr bool kToInteger = std::is_integral_v<To>;
+    using OwnTo = typename MaybeUnsigned<To, kToInteger && (sizeof(To) < 8 || kFromInteger)>::type;
+    constexpr bool kFromBits = std::is_integral_v<From> && kToInteger && sizeof(To) <= sizeof(From);
+    return cast<typename MaybeUnsigned<From, kFromBits>::type, OwnTo>;
+}
+
 template <typename From>
 constexpr Cast kCastsFrom[] = {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) cast<From, ctype>,
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) shared_cast<From, ctype>(),
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
 };

@@ -7,11 +7,12 @@
 #include <immintrin.h>
 #endif
 
+#include "host/cache_line.h"
+
 namespace cukern::host {
 namespace {
 
 constexpr std::int64_t kLeastBytes = 16 << 20;  // of results
-constexpr std::intptr_t kLine = 64;             // bytes of a cache line
 constexpr std::intptr_t kBlockBytes = 4096;     // of results in the buffer
 constexpr std::intptr_t kLeastRun = 512;        // bytes of results for which a call is worth cutting
 
@@ -134,11 +135,6 @@ void store_lines(char *to, const char *from, std::intptr_t lines) noexcept {
 LoopFunction direct_of(const ElementwiseLaunch &) noexcept { return nullptr; }
 
 #endif
-
-// Bytes from an address to the next line.
-std::intptr_t bytes_to_line(const char *address) noexcept {
-    return static_cast<std::intptr_t>(-reinterpret_cast<std::uintptr_t>(address) % kLine);
-}
 
 }  // namespace
 
