@@ -198,8 +198,9 @@ test_wheel_on() {
     "$python" -m venv "$folder/venv"
     "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check "${wheel}[test]"
     cp -r tests pyproject.toml "$folder"
+    # Temporary files in a folder of its own: where pytest processes share one, they trip over what another removes.
     (cd "$folder" && venv/bin/python -m cukern &&
-        CUKERN_TEST_SHARE="$share" venv/bin/python -m pytest -q -m "not build" "$@") || failed=$?
+        CUKERN_TEST_SHARE="$share" venv/bin/python -m pytest -q -m "not build" --basetemp=temporary "$@") || failed=$?
     rm -rf "$folder"
     return "$failed"
 }
