@@ -213,3 +213,22 @@ def test_conversions_from_each_place_in_a_cache_line(to: str, rng: np.random.Gen
         if same is not None:
             cukern.copyto(same, same.view(source))
             np.testing.assert_array_equal(same, want)
+
+
+@pytest.mark.parametrize("size", [2000, 2048, 2049, 5000, 70_001])
+def test_packed_copies_at_each_distance(size: int, rng: np.random.Generator) -> None:
+    """Where the last 12 bits of addresses seem to overlap, copies go backwards; what lies around stays."""
+    page = 4096
+    distances = (0, 1, 15, 16, 48, 63, 64, 65, 304, 1023, 1024, 1025, 2048, page - 64, page - 1)
+    source = rng.integers(0, 256, size + 2 * page).astype(np.uint8)
+    target = np.empty(size + 3 * page, np.uint8)
+    for place in (0, 16, 47):
+        begin = -source.ctypes.data % page + place
+        taken = source[begin : begin + size]
+        for distance in distances:
+            first = (taken.ctypes.data + distance - target.ctypes.data) % page + page
+            target[:] = 7
+            cukern.copyto(target[first : first + size], taken)
+            want = np.full_like(target, 7)
+            want[first : first + size] = taken
+            np.testing.assert_array_equal(target, want, err_msg=f"{place}, {distance}")

@@ -155,3 +155,15 @@ def test_conversions(source: str, rng: np.random.Generator) -> None:
     for first in range(16):
         cukern.copyto(out[first : first + n], x)
         assert np.array_equal(out[first : first + n], x.astype("float32"))
+
+
+def test_copies_that_seem_to_overlap(rng: np.random.Generator) -> None:
+    """The last 12 bits of what is read are soon those of what was just written: lines go backwards."""
+    source = rng.integers(0, 256, LEAST + 100).astype(np.uint8)
+    memory = np.empty(LEAST + 9000, np.uint8)
+    for distance in (1, 48, 80, 128, 129):
+        begin = (source.ctypes.data + distance - memory.ctypes.data) % 4096
+        memory[:] = 7
+        cukern.copyto(memory[begin : begin + len(source)], source)
+        assert np.array_equal(memory[begin : begin + len(source)], source)
+        assert np.all(memory[:begin] == 7) and np.all(memory[begin + len(source) :] == 7)

@@ -14,24 +14,33 @@ namespace {
 
 constexpr std::int64_t kLeastBytes = 16 << 20;  // of results
 constexpr std::intptr_t kBlockBytes = 4096;     // of results in the buffer
+constexpr std::uintptr_t kCloseBytes = 128;     // which a copy reads before its stores leave the processor
 constexpr std::intptr_t kLeastRun = 512;        // bytes of results for which a call is worth cutting
 
 #if defined(__x86_64__)
 
 bool has_avx512() noexcept { return __builtin_cpu_supports("avx512f") != 0; }
 
-[[gnu::target("avx512f")]] void store_lines_by_avx512(char *to, const char *from, std::intptr_t lines) noexcept {
-    for (; lines > 0; --lines, to += kLine, from += kLine)
+// The first line, and the step to the next one.
+[[gnu::target("avx512f")]] void store_lines_by_avx512(char *to, const char *from, std::intptr_t step,
+                                                      std::intptr_t lines) noexcept {
+    for (; lines > 0; --lines, to += step, from += step)
         _mm512_stream_si512(reinterpret_cast<__m512i *>(to), _mm512_loadu_si512(from));
 }
 
 // To an address at a line.
 void store_lines(char *to, const char *from, std::intptr_t lines) noexcept {
-    if (has_avx512()) return store_lines_by_avx512(to, from, lines);
-    for (; lines > 0; --lines)
-        for (int i = 0; i < kLine; i += 16, to += 16, from += 16)
-            _mm_stream_si128(reinterpret_cast<__m128i *>(to),
-                             _mm_loadu_si128(reinterpret_cast<const __m128i *>(from)));
+    std::intptr_t step = kLine;
+    if (seems_to_overlap(to, from, kCloseBytes)) {
+        step = -kLine;
+        to += (lines - 1) * kLine;
+        from += (lines - 1) * kLine;
+    }
+    if (has_avx512()) return store_lines_by_avx512(to, from, step, lines);
+    for (; lines > 0; --lines, to += step, from += step)
+        for (int i = 0; i < kLine; i += 16)
+            _mm_stream_si128(reinterpret_cast<__m128i *>(to + i),
+                             _mm_loadu_si128(reinterpret_cast<const __m128i *>(from + i)));
 }
 
 // By reference: vectors that the build's processor lacks are not passed.
