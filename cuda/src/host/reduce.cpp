@@ -114,10 +114,12 @@ bool decides_by(const void *part, Op asked) noexcept {
 }
 
 template <Op op, typename T>
-Steps steps_of() noexcept {
+constexpr Steps steps_of() noexcept {
     using F = Reducer<op, T>;
     using R = reduced_t<op, T>;
     static_assert(kTile<op, T> * sizeof(typename F::A) <= kTileBytes);
+    constexpr bool kMayDecide = op == Op::any || finds_truth<op, T>;
+    static_assert(!kMayDecide || sizeof(typename F::A) <= kDecidingSize);
     Steps steps{};
     steps.op = op;
     steps.part_size = sizeof(typename F::A);
@@ -130,19 +132,19 @@ Steps steps_of() noexcept {
     steps.take_tile = take_tile<op, T>;
     steps.join_pieces = join_pieces<F>;
     steps.store = store_results<op, T>;
-    if constexpr (op == Op::any || finds_truth<op, T>) {
-        static_assert(sizeof(typename F::A) <= kDecidingSize);
-        steps.decides = decides_by<op, T>;
-    }
+    if constexpr (kMayDecide) steps.decides = decides_by<op, T>;
     return steps;
 }
+
+template <Op op, typename T>
+constexpr Steps kSteps = steps_of<op, T>();
 
 // Results [begin, end), which lie beside each other in the input.
 void reduce_columns(const Steps &steps, const ReduceLaunch &launch, const Finish &finish, std::int64_t begin,
                     std::int64_t end) noexcept {
     const bool are_plain = steps.parts_are_plain && finish.divisor == 0;
     auto *out = static_cast<char *>(launch.out) + begin * steps.result_size;
-    alignas(64) char parts[kTileBytes];
+    alignas(kLine) char parts[kTileBytes];
     NdIterator it(launch.kept_shape, launch.kept_strides, launch.num_kept, begin);
     for (std::int64_t i = begin; i < end;) {
         const std::int64_t run = std::min(it.run(), end - i);
@@ -252,7 +254,7 @@ void reduce_pieces_of_row(const Steps &steps, const ReduceLaunch &launch, const 
             const std::int64_t start = piece * pieces.length;
             const std::int64_t stop = std::min(launch.reduced, start + pieces.length);
             // Not in `parts`, whose lines of cache other threads write to.
-            alignas(64) char own[kTileBytes];
+            alignas(kLine) char own[kTileBytes];
             steps.take_tile(launch, base + first * column_step(launch), m, start, stop, own);
             std::memcpy(parts + (piece * row + first) * steps.part_size, own,
                         static_cast<std::size_t>(m * steps.part_size));
@@ -305,9 +307,9 @@ void reduce_op(const ReduceLaunch &launch) noexcept {
         return reduces_in(op, type) && !is_signed;
     };
     switch (launch.compute) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                                 \
-    case ElementType::id:                                                                                 \
-        if constexpr (is_made(ElementType::id, kExists)) return reduce_by(steps_of<op, ctype>(), launch); \
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                             \
+    case ElementType::id:                                                                             \
+        if constexpr (is_made(ElementType::id, kExists)) return reduce_by(kSteps<op, ctype>, launch); \
         break;
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
