@@ -86,6 +86,15 @@ def test_rows(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
         assert_reduced(cukern.asnumpy(getattr(cukern, name)(cukern.asarray(a), axis=1)), name, a, axis=1)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_many_short_rows(name: str, dtype: str, rng: np.random.Generator) -> None:
+    """The host takes each row by one call of NumPy's loop, and threads share the rows."""
+    a = values(rng, name, (9001, 9), np.dtype(dtype))
+    for part in (a, a[:, ::-1], a[::2]):
+        assert_reduced(cukern.asnumpy(getattr(cukern, name)(part, axis=1)), name, part, axis=1)
+
+
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "float32", "float64"])
 def test_sums_of_rows(dtype: str, rng: np.random.Generator) -> None:
     """The host takes four rows at a time, in groups of 32."""
