@@ -131,6 +131,30 @@ def test_assignment_from_itself(name: str, memory: str) -> None:
             same(a, wanted)
 
 
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize("name", OVERLAPS)
+def test_copy_from_itself_that_nobody_waits_for(name: str, memory: str) -> None:
+    key, source = OVERLAPS[name]
+    for dtype in (np.float32, np.int8):
+        a, wanted = pair((8, 8), dtype, memory)
+        cukern.copyto(a[key], source(a), blocking=False)
+        wanted[key] = source(wanted)
+        cukern.synchronize()
+        same(a, wanted)
+
+
+@pytest.mark.parametrize("memory", MEMORY)
+def test_large_copies_from_itself_that_nobody_waits_for(memory: str) -> None:
+    n = 5000 if SMALL else 100_000
+    for shift in (1, 16, 1025, 2000, 4095):
+        for to, of in ((np.s_[shift:], np.s_[:-shift]), (np.s_[:-shift], np.s_[shift:])):
+            a, wanted = pair((n,), np.int8, memory)
+            cukern.copyto(a[to], a[of], blocking=False)
+            wanted[to] = wanted[of].copy()
+            cukern.synchronize()
+            same(a, wanted)
+
+
 def test_large_assignment_from_itself() -> None:
     a, wanted = pair((1 << (12 if SMALL else 18),), np.int32)
     for shift in (1, 3, 1000):

@@ -86,6 +86,19 @@ def test_rows(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
         assert_reduced(cukern.asnumpy(getattr(cukern, name)(cukern.asarray(a), axis=1)), name, a, axis=1)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("to", ["uint64", "uint32"])
+def test_floats_that_no_int64_holds(to: str, dtype: str) -> None:
+    """They are converted to uint64, and then added up or multiplied."""
+    for shape in ((2,), (40, 2), (2, 40), (3, 2, 30)):
+        a = np.ones(shape, dtype)
+        axis = shape.index(2)
+        np.moveaxis(a, axis, 0)[0] = 1.5 * 2.0**63
+        for name, want in (("sum", 3 * 2**62 + 1), ("prod", 3 * 2**62)):
+            got = cukern.asnumpy(getattr(cukern, name)(a, axis=axis, dtype=to))
+            assert got.dtype == to and np.all(got == want % 2 ** np.iinfo(to).bits), (name, shape)
+
+
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float32", "float64", "complex64"])
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_many_short_rows(name: str, dtype: str, rng: np.random.Generator) -> None:

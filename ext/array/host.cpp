@@ -279,6 +279,8 @@ bool copy_checked(const ModuleState &state, const char *function, const TrackedV
         }
         access->location = {true, where.kind, stream.device};
     }
+    if (!from.view.immediate && overlaps(layout_of(from.view), layout_of(target.view)))
+        return copy_apart(state, function, from, target, stream);
     if (!wait_before_use(state, function, from, stream, false) ||
         !wait_before_use(state, function, target, stream, true))
         return false;

@@ -8,15 +8,15 @@
 
 namespace cukern::cuda {
 
-// Launches `kernel`, a __global__ function that waits for the one before it (device/follow.cuh), with one
-// parameter. With `prepared`, which keeps the launch, the parameter holds the addresses of out and of the inputs
-// at `prepared->places`, and no others.
+// `kernel`: a __global__ function that waits for the one before it (device/follow.cuh).
 template <auto kernel>
 KernelToLaunch kernel_to_launch() noexcept {
     static KernelHandles handles;
     return {reinterpret_cast<const void *>(kernel), &handles};
 }
 
+// Launches a kernel with its one parameter. With `prepared`, which keeps the launch, the parameter holds the
+// addresses of out and of the inputs at `prepared->places`, and no others.
 template <typename Params>
 cudaError_t launch_kernel(const KernelToLaunch &kernel, unsigned blocks, unsigned threads, cudaStream_t stream,
                           Params &params, PreparedKernel *prepared = nullptr) noexcept {

@@ -363,8 +363,8 @@ void cast(const void *from, std::int64_t from_stride, void *to, std::int64_t to_
     }
 }
 
-// Signed integers have the casts of unsigned ones where these give the same bits: to integers, but of floats to 64
-// bits, and from integers that are no shorter.
+// Signed integers have the casts of unsigned ones where these give the same bits: as targets, but for floats that
+// become 64 bits, and as sources of targets that are no longer than they are.
 template <typename T, bool is_unsigned>
 struct MaybeUnsigned {
     using type = T;

@@ -52,7 +52,11 @@ void copy_backwards(char *to, const char *from, std::int64_t bytes) noexcept {
     const std::int64_t done = head + lines * kLine;
     std::memcpy(to + done, from + done, static_cast<std::size_t>(bytes - done));
     run_by_vectors([to = to + head, from = from + head, lines] {
-        for (std::int64_t i = lines - 1; i >= 0; --i) std::memcpy(to + i * kLine, from + i * kLine, kLine);
+        for (std::int64_t i = lines - 1; i >= 0; --i) {
+            std::uint64_t line[kLine / 8];  // all of which is loaded before any of it is stored
+            std::memcpy(line, from + i * kLine, kLine);
+            std::memcpy(to + i * kLine, line, kLine);
+        }
     });
     std::memcpy(to, from, static_cast<std::size_t>(head));
 }
@@ -74,9 +78,7 @@ void copy_packed(char *to, const char *from, std::int64_t bytes) noexcept {
             loop.function(data, &count, strides, loop.context);
             return;
         }
-    const std::int64_t head = bytes >= kLeast ? bytes_to_line(to) : 0;
-    std::memcpy(to, from, static_cast<std::size_t>(head));
-    std::memcpy(to + head, from + head, static_cast<std::size_t>(bytes - head));
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
 constexpr std::int64_t kFewBytes = 256;  // which take less time than the choice of a vector's width
@@ -90,10 +92,10 @@ void fill(W *to, const W &value, std::int64_t n) noexcept {
         constexpr auto kFew = kFewBytes / static_cast<std::int64_t>(sizeof(W));
         n < kFew ? fill_all() : run_by_vectors(fill_all);
     } else {  // a line of the cache at a time, which the compiler makes vectors of
-        constexpr auto kLine = static_cast<std::int64_t>(64 / sizeof(W));
-        W line[kLine];
-        std::fill_n(line, kLine, value);
-        for (; n >= kLine; n -= kLine, to += kLine) std::memcpy(to, line, sizeof line);
+        constexpr std::int64_t kInLine = kLine / static_cast<std::int64_t>(sizeof(W));
+        W line[kInLine];
+        std::fill_n(line, kInLine, value);
+        for (; n >= kInLine; n -= kInLine, to += kInLine) std::memcpy(to, line, sizeof line);
         std::fill_n(to, n, value);
     }
 }

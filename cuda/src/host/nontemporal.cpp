@@ -37,10 +37,12 @@ void store_lines(char *to, const char *from, std::intptr_t lines) noexcept {
         from += (lines - 1) * kLine;
     }
     if (has_avx512()) return store_lines_by_avx512(to, from, step, lines);
-    for (; lines > 0; --lines, to += step, from += step)
-        for (int i = 0; i < kLine; i += 16)
-            _mm_stream_si128(reinterpret_cast<__m128i *>(to + i),
-                             _mm_loadu_si128(reinterpret_cast<const __m128i *>(from + i)));
+    constexpr int kVectors = kLine / 16;
+    for (; lines > 0; --lines, to += step, from += step) {
+        __m128i line[kVectors];  // all of which is loaded before any of it is stored
+        for (int i = 0; i < kVectors; ++i) line[i] = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from) + i);
+        for (int i = 0; i < kVectors; ++i) _mm_stream_si128(reinterpret_cast<__m128i *>(to) + i, line[i]);
+    }
 }
 
 // By reference: vectors that the build's processor lacks are not passed.

@@ -300,16 +300,20 @@ void reduce_by(const Steps &steps, const ReduceLaunch &launch) noexcept {
     }
 }
 
+// The type by whose code one is reduced: sums and products of uint64 have the bits of those of int64. What is
+// converted becomes uint64 all the same.
+template <Op op, typename T>
+using as_signed =
+    std::conditional_t<(op == Op::sum || op == Op::prod) && std::is_same_v<T, std::uint64_t>, std::int64_t, T>;
+
 template <Op op>
 void reduce_op(const ReduceLaunch &launch) noexcept {
-    constexpr auto kExists = [](ElementType type) {
-        const bool is_signed = (op == Op::sum || op == Op::prod) && type == ElementType::uint64;  // by int64
-        return reduces_in(op, type) && !is_signed;
-    };
+    constexpr auto kExists = [](ElementType type) { return reduces_in(op, type); };
     switch (launch.compute) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                             \
-    case ElementType::id:                                                                             \
-        if constexpr (is_made(ElementType::id, kExists)) return reduce_by(kSteps<op, ctype>, launch); \
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
+    case ElementType::id:                                                 \
+        if constexpr (is_made(ElementType::id, kExists))                  \
+            return reduce_by(kSteps<op, as_signed<op, ctype>>, launch);   \
         break;
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
@@ -324,11 +328,10 @@ ReduceLaunch in_integers(const ReduceLaunch &launch) noexcept {
     return own;
 }
 
-// Sums and products of unsigned integers have the bits of signed ones.
+// Unsigned integers as signed ones, which as_signed reduces.
 ReduceLaunch in_signed(const ReduceLaunch &launch) noexcept {
     ReduceLaunch own = launch;
-    if (own.compute == ElementType::uint64) own.compute = ElementType::int64;
-    if (own.compute == ElementType::int64 && own.type == ElementType::uint64) own.type = ElementType::int64;
+    if (own.compute == ElementType::uint64 && own.type == ElementType::uint64) own.type = ElementType::int64;
     return own;
 }
 

@@ -99,12 +99,12 @@ typename F::A variance_of(const T *elements, std::int64_t n) noexcept {
     return all;
 }
 
-// From an element type to that which is reduced. Any byte but 0 is true to what reads Bools.
+// From the type of the elements to that which is reduced. Any byte but 0 is true to what reads Bools.
 template <typename T>
-Cast loading_cast(ElementType type) noexcept {
-    if (std::is_same_v<T, Bool> && type == ElementType::bool_)
+Cast loading_cast(const ReduceLaunch &launch) noexcept {
+    if (std::is_same_v<T, Bool> && launch.type == ElementType::bool_)
         return cast_of(ElementType::uint8, ElementType::uint8);
-    return cast_of(type, ElementTypeOf<T>::value);
+    return cast_of(launch.type, launch.compute);
 }
 
 // Loads elements as the type that is reduced, packed.
@@ -112,7 +112,7 @@ template <typename T>
 void load_elements(const ReduceLaunch &launch, const char *from, std::int64_t stride, T *to,
                    std::int64_t n) noexcept {
     if constexpr (std::is_same_v<T, Bool>) return load_truths(launch.type, from, stride, to, n);
-    loading_cast<T>(launch.type)(from, stride, to, 1, n);
+    loading_cast<T>(launch)(from, stride, to, 1, n);
 }
 
 // Packs n elements, each converted to `size` bytes. In any order: short rows that lie close together by columns,
@@ -148,7 +148,7 @@ void pack(const ReduceLaunch &launch, NdIterator &it, std::int64_t base, const C
 template <bool kInAnyOrder, typename T>
 std::int64_t gather(const ReduceLaunch &launch, NdIterator &it, std::int64_t base, T *to,
                     std::int64_t n) noexcept {
-    pack<kInAnyOrder>(launch, it, base, loading_cast<T>(launch.type), to, sizeof(T), n);
+    pack<kInAnyOrder>(launch, it, base, loading_cast<T>(launch), to, sizeof(T), n);
     return n;
 }
 

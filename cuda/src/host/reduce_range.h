@@ -163,12 +163,12 @@ void for_each_result(const ReduceLaunch &launch, std::int64_t begin, std::int64_
     }
 }
 
-// Results [begin, end) of elements that follow each other in one run, each by one call of a function. False where
-// elements don't, or there is none.
+// Whether the elements of a result follow each other in one run, all of which a function takes in a call.
 inline bool has_runs(const ReduceLaunch &launch) noexcept {
     return launch.num_reduced == 1 && launch.reduced >= kLeastRun && launch.reduced <= kLoopBlock;
 }
 
+// Results [begin, end), each by one call. False where elements don't lie so, or there is no function for them.
 inline bool find_places_of_runs(const ReduceLaunch &launch, std::int64_t begin, std::int64_t end) noexcept {
     const HostIndexFunction function = index_function_of(launch.type, launch.op == Op::argmax);
     if (!has_runs(launch) || function == nullptr || launch.reduced_strides[0] != 1) return false;

@@ -139,6 +139,7 @@ bool launch_contiguous(const ElementwiseLaunch &launch, cudaStream_t stream, cud
     using Unaligned =
         std::conditional_t<Operations::kAligned, AnyOf<group_of(op, ElementTypeOf<T>::value), T>, Operations>;
     using Result = typename Operations::Result;
+    static_assert(std::is_same_v<typename Unaligned::Result, Result>);
     constexpr int kInputs = arity(op);
     const InVectors in = in_vectors<T, Result>(launch);
     if (!in.whole) return false;
