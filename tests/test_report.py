@@ -94,6 +94,8 @@ def test_findings_are_told_apart(sanitizers: ModuleType) -> None:
     ]
     assert len(sanitizers.findings(RACECHECK)[0]) == 1
     assert sanitizers.findings("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n") == ([], [])
+    log = "========= COMPUTE-SANITIZER\n========= Host API memory access error at host access to 0x10 of size 4\n"
+    assert len(sanitizers.findings(log)[0]) == 1, "of a kind that was not seen before"
 
 
 def test_counts(files: ModuleType) -> None:
