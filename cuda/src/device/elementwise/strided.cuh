@@ -44,6 +44,7 @@ struct StridedParams {
     Op op;
     ElementType compute;  // T, or a type that T serves
     bool in_tiles;
+    bool are_own;  // of 8 bytes: all inputs are stored as T, as most often, and nothing more is asked about each
     ElementType types[inputs + 1];
     Loading loadings[inputs];
     std::int8_t sizes[inputs];       // of the elements that are loaded as bits; 0: they are not
@@ -126,6 +127,12 @@ __device__ void load_operands(const StridedParams<T, inputs> &p, const Places<T>
                               Some<T> (&x)[inputs]) {
     SomeBits<T> bits[inputs];
     if constexpr (loads_bits<T>) {
+        if (sizeof(T) == 8 && p.are_own) {
+#pragma unroll
+            for (int j = 0; j < inputs; ++j)
+                x[j] = bit_cast<Some<T>>(load_bits_as<T, Bits<T>>(p.data[j + 1], places[j + 1], count));
+            return;
+        }
 #pragma unroll
         for (int j = 0; j < inputs; ++j)
             if (p.sizes[j] != 0) bits[j] = load_bits<T>(p.data[j + 1], p.sizes[j], places[j + 1], count);

@@ -98,6 +98,7 @@ cudaError_t launch_strided_of(const ElementwiseLaunch &launch, const StridedPlan
     p.columns = static_cast<std::uint32_t>(plan.columns);
     p.each = plan.each;
     p.in_tiles = plan.in_tiles;
+    p.are_own = true;
     set_columns(launch, plan, &p);
     for (int j = 0; j <= inputs; ++j) {
         p.data[j] = launch.data[j];
@@ -108,6 +109,7 @@ cudaError_t launch_strided_of(const ElementwiseLaunch &launch, const StridedPlan
         p.narrows[j] =
             launch.compute != ElementTypeOf<T>::value && launch.op != Op::copy &&
             (j == 0 ? launch.types[0] != launch.result : may_be_too_wide(p.loadings[j - 1], p.types[j]));
+        if (j > 0) p.are_own = p.are_own && p.loadings[j - 1] == Loading::bits_of_t;
     }
     return launch_kernel<strided_kernel<T, inputs>>(plan.blocks, kThreads, stream, p, launch.prepared);
 }
