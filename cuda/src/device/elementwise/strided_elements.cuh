@@ -274,6 +274,20 @@ __device__ void store_some(void *data, ElementType type, const Places<T> &places
             store_each<T, std::uint16_t>(data, places, values, count);
         else
             store_converted_each<T>(data, type, places, values, count);
+    } else if constexpr (std::is_integral_v<T> && sizeof(T) == 8) {
+        if (type == ElementType::int32 || type == ElementType::uint32)
+            store_each<T, std::uint32_t>(data, places, values, count);
+        else if (type == ElementType::int16 || type == ElementType::uint16)
+            store_each<T, std::uint16_t>(data, places, values, count);
+        else if (type == ElementType::int8 || type == ElementType::uint8)
+            store_each<T, std::uint8_t>(data, places, values, count);
+        else
+            store_converted_each<T>(data, type, places, values, count);
+    } else if constexpr (std::is_same_v<T, double>) {
+        if (type == ElementType::float32)
+            store_each<T, float>(data, places, values, count);
+        else
+            store_converted_each<T>(data, type, places, values, count);
     } else {
         store_converted_each<T>(data, type, places, values, count);
     }
