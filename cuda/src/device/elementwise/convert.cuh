@@ -2,10 +2,10 @@
 //
 // convert_kernel
 //   Idea: the source's type is the kernel's, that of out is a switch at run time which all threads take alike: one
-//   kernel for each type serves all pairs. A thread takes four neighbouring elements at a time, so that what it
-//   writes fills whole sectors even where out's elements are longer, and as many times four as make 16 bytes of
-//   loads, all under way before the first is used. Where the source begins inside a vector, elements are loaded
-//   one by one. Limited by device memory.
+//   kernel for each type serves all pairs. A thread takes four neighbouring elements at a time, and as many times
+//   four as make 16 bytes of loads, all under way before the first is used. Where four elements of out are more
+//   than the 16 bytes that a thread writes at once, the next 16 are the next thread's, so that a warp writes whole
+//   sectors. Where the source begins inside a vector, elements are loaded one by one. Limited by device memory.
 #pragma once
 
 #include "device/elementwise/operands.cuh"
@@ -26,6 +26,7 @@ struct ConvertParams {
     int block;           // elements of a block
     ElementType to;
     bool in_vectors;  // whether a thread's neighbours in `in` are one
+    bool at_once;     // whether those in `out` are
 };
 
 // Neighbours that a thread takes at a time, and how many times at most.
@@ -34,33 +35,58 @@ inline constexpr int kNeighbours = sizeof(T) <= 4 ? 4 : 16 / static_cast<int>(si
 template <typename T>
 inline constexpr int kTimes = sizeof(T) <= 2 ? 4 / static_cast<int>(sizeof(T)) : 1;
 
-// Writes neighbours by vectors of at most 16 bytes.
-template <typename To, int count>
-__device__ void store_neighbours(To *out, const To (&values)[count]) {
-    constexpr int kBytes = count * static_cast<int>(sizeof(To));
-    using Part = Elements<To, kBytes <= 16 ? count : 16 / static_cast<int>(sizeof(To))>;
+// Whether a thread writes neighbours of so many bytes each at once.
+template <typename T>
+CUKERN_HD constexpr bool writes_at_once(std::size_t size) {
+    return kNeighbours<T> * size <= sizeof(Words);
+}
+
+template <int count, typename T>
+__device__ Elements<T, count> load_neighbours(const ConvertParams<T> &p, std::int64_t at) {
+    if (p.in_vectors) return *reinterpret_cast<const Elements<T, count> *>(p.in + at);
+    Elements<T, count> x;
 #pragma unroll
-    for (int i = 0; i < count; i += Part::kSize) {
-        Part part;
+    for (int e = 0; e < count; ++e) x.values[e] = p.in[at + e];
+    return x;
+}
+
+template <typename To, typename T, int count>
+__device__ void store_neighbours(const ConvertParams<T> &p, std::int64_t at, const Elements<T, count> &x) {
+    Elements<To, count> converted;
 #pragma unroll
-        for (int e = 0; e < Part::kSize; ++e) part.values[e] = values[i + e];
-        *reinterpret_cast<Part *>(out + i) = part;
-    }
+    for (int e = 0; e < count; ++e) converted.values[e] = convert<To>(x.values[e]);
+    *reinterpret_cast<Elements<To, count> *>(static_cast<To *>(p.out) + at) = converted;
 }
 
 // `x`: what a thread has loaded, its neighbours from element `first` on and then those `apart`.
 template <typename To, typename T>
 __device__ void store_all(const ConvertParams<T> &p, Words x, std::int64_t first) {
     using Neighbours = Elements<T, kNeighbours<T>>;
-    auto *const out = static_cast<To *>(p.out);
 #pragma unroll 1
     for (int k = 0; k < kTimes<T>; ++k, first += p.apart) {
         const auto neighbours = take_front<Neighbours>(x);
         if (first + Neighbours::kSize > p.n) return;
-        To converted[Neighbours::kSize];
+        store_neighbours<To>(p, first, neighbours);
+    }
+}
+
+// The same of longer elements: of a block's neighbours a thread takes as many at once as it writes.
+template <typename To, typename T>
+__device__ void load_and_store(const ConvertParams<T> &p) {
+    constexpr int kEach = static_cast<int>(sizeof(Words) / sizeof(To));
+    constexpr int kParts = kNeighbours<T> / kEach;
+    const std::int64_t end = p.n - p.n % kNeighbours<T>;
+    std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * p.block + threadIdx.x * kEach;
+#pragma unroll 1
+    for (int k = 0; k < kTimes<T>; ++k, first += p.apart) {
+        Elements<T, kEach> x[kParts] = {};
 #pragma unroll
-        for (int e = 0; e < Neighbours::kSize; ++e) converted[e] = convert<To>(neighbours.values[e]);
-        store_neighbours(out + first, converted);
+        for (int i = 0; i < kParts; ++i)
+            if (const std::int64_t at = first + i * kThreads * kEach; at < end)
+                x[i] = load_neighbours<kEach>(p, at);
+#pragma unroll
+        for (int i = 0; i < kParts; ++i)
+            if (const std::int64_t at = first + i * kThreads * kEach; at < end) store_neighbours<To>(p, at, x[i]);
     }
 }
 
@@ -80,19 +106,18 @@ __global__ void __launch_bounds__(kThreads) convert_kernel(const __grid_constant
 #pragma unroll
     for (int k = 0; k < kTimes<T>; ++k) {
         const std::int64_t at = first + k * p.apart;
-        if (at + kSize > p.n) continue;
-        if (p.in_vectors) {
-            x[k] = *reinterpret_cast<const Neighbours *>(p.in + at);
-        } else {
-#pragma unroll
-            for (int e = 0; e < kSize; ++e) x[k].values[e] = p.in[at + e];
-        }
+        if (p.at_once && at + kSize <= p.n) x[k] = load_neighbours<kSize>(p, at);
     }
     Words words;
     memcpy(&words, x, sizeof words);
     switch (p.to) {
 #define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack) \
-    case ElementType::id: store_all<ctype>(p, words, first); break;
+    case ElementType::id:                                                 \
+        if constexpr (writes_at_once<T>(sizeof(ctype)))                   \
+            store_all<ctype>(p, words, first);                            \
+        else                                                              \
+            load_and_store<ctype>(p);                                     \
+        break;
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
     }
@@ -122,7 +147,8 @@ cudaError_t launch_convert(const ElementwiseLaunch &launch, cudaStream_t stream)
                        launch.count < kMuch ? launch.count : kOnce,
                        static_cast<int>(block),
                        launch.types[0],
-                       reinterpret_cast<std::uintptr_t>(launch.data[1]) % (kNeighbours<T> * sizeof(T)) == 0};
+                       reinterpret_cast<std::uintptr_t>(launch.data[1]) % (kNeighbours<T> * sizeof(T)) == 0,
+                       writes_at_once<T>(static_cast<std::size_t>(size_of(launch.types[0])))};
     return launch_kernel<convert_kernel<T>>(static_cast<unsigned>((launch.count + block - 1) / block), kThreads,
                                             stream, p, launch.prepared);
 }
