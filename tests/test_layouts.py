@@ -314,6 +314,12 @@ def test_complex_numbers_that_begin_at_a_part(dtype: str, rng: np.random.Generat
         cukern.copyto(a.T, out)
         np.testing.assert_array_equal(cukern.asnumpy(a), wanted)
         np.testing.assert_array_equal(cukern.asnumpy(cukern.add(a.T, out)), wanted.T + wanted.T)
+        for other in ("complex64", "complex128", "float32", "int16", "bool"):
+            x = (wanted.T.real > 0.5).astype(other)
+            sums = cukern.asnumpy(cukern.add(cukern.asarray(x), a.T))
+            np.testing.assert_array_equal(sums, np.add(x, wanted.T))
+            where = cukern.where(a.T, cukern.asarray(x), a.T)
+            np.testing.assert_array_equal(cukern.asnumpy(where), np.where(wanted.T != 0, x, wanted.T))
         for target in ("complex64", "complex128", "float32", "bool"):
             np.testing.assert_array_equal(
                 cukern.asnumpy(a.reshape(-1).astype(target)), converted(wanted.ravel(), target)
@@ -373,14 +379,17 @@ def test_packed_conversions(source: str, rng: np.random.Generator) -> None:
         # What every type holds.
         x = (x.real.clip(0, 100) if x.dtype.kind in "fc" else x % 100 if x.dtype.kind in "iu" else x).astype(x.dtype)
         own, x = cukern.asarray(x)[place:], x[place:]
-        for target in ("bool", "uint8", "int16", "int64", "float16", "float32", "float64", "complex64"):
+        for target in ("bool", "uint8", "int16", "int64", "float16", "float32", "float64", "complex64", "complex128"):
             np.testing.assert_array_equal(cukern.asnumpy(own.astype(target)), converted(x, target))
 
 
-@pytest.mark.parametrize(("source", "target"), [("uint8", "uint64"), ("bool", "float32"), ("float16", "float64")])
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("uint8", "uint64"), ("bool", "float32"), ("float16", "float64"), ("float32", "complex128")],
+)
 def test_packed_conversions_of_many_elements(source: str, target: str, rng: np.random.Generator) -> None:
-    """From 4 blocks of 4096 or 2048 elements for each of 132 multiprocessors on, threads take neighbours repeatedly."""
-    much = 132 * 4 * (4096 if source != "float16" else 2048)
+    """From 4 blocks of 1024 to 4096 elements for each of 132 multiprocessors on, threads take neighbours repeatedly."""
+    much = 132 * 4 * {"float16": 2048, "float32": 1024}.get(source, 4096)
     for count in (much + 1,) if takes_few() else (much - 1, much, much + 1, much + 4097):
         base = random_array(rng, (count + 1,), np.dtype(source))
         x = cukern.asarray(base)

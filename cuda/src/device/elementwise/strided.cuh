@@ -44,14 +44,14 @@ struct StridedParams {
     Op op;
     ElementType compute;  // T, or a type that T serves
     bool in_tiles;
-    bool are_own;  // of 8 bytes: all inputs are stored as T, as most often, and nothing more is asked about each
+    bool are_own;  // of 8 bytes or more: all inputs are whole T, as most often; nothing more is asked about each
     ElementType types[inputs + 1];
     Loading loadings[inputs];
     std::int8_t sizes[inputs];       // of the elements that are loaded as bits; 0: they are not
     std::int8_t spare_bits[inputs];  // above those of signed integers that are loaded as bits; 0: unsigned
     bool narrows[inputs + 1];        // of `compute`, which T is not: values that it may not hold
     T values[inputs];
-    Bits<T> masks[inputs];  // of the bits of truths, those of which one is set where they are true
+    LowBits<T> masks[inputs];  // of the bits of truths, those of which one is set where they are true
     ShortInteger short_integers[inputs];
     ColumnDimension<inputs> columns_by[kStridedDims];  // from the fastest, which divides by 1, to the slowest
     Tiles tiles;
@@ -73,41 +73,37 @@ __device__ Some<T> as_computed(const StridedParams<T, inputs> &p, int input, con
         for (T &element : x.values) element = p.values[input];
         return x;
     }
-    if constexpr (loads_bits<T>) {
-        if (loading == Loading::bits_of_t) return bit_cast<Some<T>>(bits);
-        if constexpr (std::is_same_v<T, float>) {
-            if (loading == Loading::bits_of_bfloat16) {
+    if (loading == Loading::bits_of_t) return bit_cast<Some<T>>(bits);
+    if constexpr (std::is_same_v<T, float>) {
+        if (loading == Loading::bits_of_bfloat16) {
 #pragma unroll
-                for (int k = 0; k < kStridedElements<T>; ++k) x.values[k] = bit_cast<float>(bits.values[k] << 16);
-                return x;
-            }
-            if (loading == Loading::bits_of_float16) {
+            for (int k = 0; k < kStridedElements<T>; ++k) x.values[k] = bit_cast<float>(bits.values[k] << 16);
+            return x;
+        }
+        if (loading == Loading::bits_of_float16) {
 #pragma unroll
-                for (int k = 0; k < kStridedElements<T>; ++k)
-                    x.values[k] = to_float(Float16{static_cast<std::uint16_t>(bits.values[k])});
-                return x;
-            }
+            for (int k = 0; k < kStridedElements<T>; ++k)
+                x.values[k] = to_float(Float16{static_cast<std::uint16_t>(bits.values[k])});
+            return x;
         }
-        if constexpr (is_wide<T>) {
-            if (loading == Loading::bits_of_short_integer)
-                return from_short_integers<T>(p.short_integers[input], bits);
-        }
-        if constexpr (loads_integers<T>) {
-            if (loading == Loading::bits_of_integer) return from_integers<T>(p.spare_bits[input], bits);
-        }
-        if (loading == Loading::bits_of_other) return converted_bits<T, inputs>(type, bits);
-        if constexpr (may_load_truths<T, inputs>) {
-            if (loading == Loading::bits_of_truth) {
-#pragma unroll
-                for (int k = 0; k < kStridedElements<T>; ++k)
-                    x.values[k] = static_cast<T>((bits.values[k] & p.masks[input]) != 0);
-                return x;
-            }
-        }
-    } else if (loading == Loading::t) {
-        return load_each<T, false, T>(data, places, count);
     }
+    if constexpr (is_wide<T>) {
+        if (loading == Loading::bits_of_short_integer)
+            return from_short_integers<T>(p.short_integers[input], bits);
+    }
+    if constexpr (loads_integers<T>) {
+        if (loading == Loading::bits_of_integer) return from_integers<T>(p.spare_bits[input], bits);
+    }
+    if (loading == Loading::bits_of_other) return converted_bits<T, inputs>(type, bits);
     if constexpr (may_load_truths<T, inputs>) {
+        if (loading == Loading::bits_of_truth) {
+#pragma unroll
+            for (int k = 0; k < kStridedElements<T>; ++k) {
+                const bool is_true = (low_bits<LowBits<T>>(bits.values[k]) & p.masks[input]) != 0;
+                x.values[k] = convert<T>(static_cast<std::uint8_t>(is_true));
+            }
+            return x;
+        }
         if (loading == Loading::truth) return load_converted<T, true, inputs>(data, type, places, count);
     }
     if constexpr (inputs == 2 && may_split<Op::less, T>) {
@@ -125,18 +121,16 @@ __device__ Some<T> as_computed(const StridedParams<T, inputs> &p, int input, con
 template <typename T, int inputs>
 __device__ void load_operands(const StridedParams<T, inputs> &p, const Places<T> (&places)[inputs + 1], int count,
                               Some<T> (&x)[inputs]) {
-    SomeBits<T> bits[inputs];
-    if constexpr (loads_bits<T>) {
-        if (sizeof(T) == 8 && p.are_own) {
-#pragma unroll
-            for (int j = 0; j < inputs; ++j)
-                x[j] = bit_cast<Some<T>>(load_bits_as<T, Bits<T>>(p.data[j + 1], places[j + 1], count));
-            return;
-        }
+    if (sizeof(T) >= 8 && p.are_own) {
 #pragma unroll
         for (int j = 0; j < inputs; ++j)
-            if (p.sizes[j] != 0) bits[j] = load_bits<T>(p.data[j + 1], p.sizes[j], places[j + 1], count);
+            x[j] = bit_cast<Some<T>>(load_bits_as<T, Bits<T>>(p.data[j + 1], places[j + 1], count));
+        return;
     }
+    SomeBits<T> bits[inputs];
+#pragma unroll
+    for (int j = 0; j < inputs; ++j)
+        if (p.sizes[j] != 0) bits[j] = load_bits<T>(p.data[j + 1], p.sizes[j], places[j + 1], count);
 #pragma unroll
     for (int j = 0; j < inputs; ++j) {
         x[j] = as_computed<T, inputs>(p, j, bits[j], places[j + 1], count);
@@ -307,7 +301,7 @@ __global__ void __launch_bounds__(kThreads, kStridedBlocks<T, inputs>)
     if constexpr (is_wide<T>) {
         if (p.narrows[0]) results = narrowed_to<T>(p.compute, results);
     }
-    store_some<T>(p.data[0], p.types[0], places[0], results, count);
+    store_some<T, inputs>(p.data[0], p.types[0], places[0], results, count);
 }
 
 }  // namespace cukern::cuda

@@ -103,39 +103,72 @@ __device__ Some<T> load_each(const void *data, const Places<T> &places, int coun
 
 // Elements as bits, which are loaded before any is converted.
 template <typename T>
-inline constexpr bool loads_bits = !is_complex<T>;
+using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t,
+                                std::conditional_t<sizeof(T) == 8, std::uint64_t, Elements<std::uint64_t, 2>>>;
 template <typename T>
-using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+using LowBits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
 template <typename T>
 using BitsOf = CTypeOf<bits_of(ElementTypeOf<T>::value)>;
 template <typename T>
 using SomeBits = Elements<Bits<T>, kStridedElements<T>>;
 
+template <typename To>
+__device__ To low_bits(const Elements<std::uint64_t, 2> &bits) {
+    return static_cast<To>(bits.values[0]);
+}
+template <typename To, typename From>
+__device__ To low_bits(From bits) {
+    return static_cast<To>(bits);
+}
+template <typename From, typename T>
+__device__ From from_bits(const Bits<T> &bits) {
+    if constexpr (sizeof(From) == sizeof(T))
+        return bit_cast<From>(bits);
+    else if constexpr (sizeof(From) == 8)
+        return bit_cast<From>(low_bits<std::uint64_t>(bits));
+    else
+        return bit_cast<From>(low_bits<BitsOf<From>>(bits));
+}
+
 template <typename T, typename As>
 __device__ SomeBits<T> load_bits_as(const void *data, const Places<T> &places, int count) {
     SomeBits<T> bits{};
 #pragma unroll
-    for (int k = 0; k < kStridedElements<T>; ++k)
-        if (is_loaded_at<T>(k, count)) bits.values[k] = static_cast<const As *>(data)[places.at[k]];
+    for (int k = 0; k < kStridedElements<T>; ++k) {
+        if (!is_loaded_at<T>(k, count)) continue;
+        const As loaded = static_cast<const As *>(data)[places.at[k]];
+        if constexpr (sizeof(As) < 16 && sizeof(T) == 16)
+            bits.values[k] = {{loaded, 0}};
+        else
+            bits.values[k] = loaded;
+    }
     return bits;
 }
 
+// What is returned at the end never is: else ptxas puts the loads of the last two sizes under conditions, all of
+// which a thread then passes, and conversions took up to 1.16 of the time.
 template <typename T>
 __device__ SomeBits<T> load_bits(const void *data, int size, const Places<T> &places, int count) {
     if (size == sizeof(T)) return load_bits_as<T, Bits<T>>(data, places, count);
     if (size == 1) return load_bits_as<T, std::uint8_t>(data, places, count);
     if (size == 2) return load_bits_as<T, std::uint16_t>(data, places, count);
-    if (sizeof(T) == 8 && size == 4) return load_bits_as<T, std::uint32_t>(data, places, count);
+    if constexpr (sizeof(T) >= 8) {
+        if (size == 4) return load_bits_as<T, std::uint32_t>(data, places, count);
+    }
+    if constexpr (sizeof(T) == 16) {
+        if (size == 8) return load_bits_as<T, std::uint64_t>(data, places, count);
+    }
     return {};
 }
 
-// What is loaded as bits: alike for all of a size but for the conversion.
+// What is loaded as bits: alike for all of a size but for the conversion. Complex numbers are where they begin at
+// whole ones.
 template <typename From, typename T>
-inline constexpr bool has_bits = loads_bits<T> && loads_bits<From> && sizeof(From) <= sizeof(T);
+inline constexpr bool has_bits = sizeof(From) <= sizeof(T) && (is_complex<T> || !is_complex<From>);
 
 // Integers that int64 holds are loaded alike by types of 64 bits: what differs is how many bits repeat the sign.
 template <typename T>
-inline constexpr bool loads_integers = sizeof(T) == 8 && loads_bits<T>;
+inline constexpr bool loads_integers = sizeof(T) == 8 && !is_complex<T>;
 constexpr bool is_within_int64(ElementType type) { return is_integer(type) && type != ElementType::uint64; }
 template <typename From, typename T>
 inline constexpr bool is_loaded_as_integer = loads_integers<T> && is_within_int64(ElementTypeOf<From>::value);
@@ -148,7 +181,7 @@ __device__ __noinline__ Some<T> converted_bits(ElementType type, SomeBits<T> bit
     case ElementType::id:                                                                                     \
         if constexpr (has_bits<ctype, T> && is_loaded<ctype, T, inputs> && !is_loaded_as_integer<ctype, T>) { \
             for (int k = 0; k < kStridedElements<T>; ++k)                                                     \
-                x.values[k] = convert<T>(bit_cast<ctype>(static_cast<BitsOf<ctype>>(bits.values[k])));        \
+                x.values[k] = convert<T>(from_bits<ctype, T>(bits.values[k]));                                \
         }                                                                                                     \
         break;
 #include "cukern/element_types.def"
@@ -199,15 +232,15 @@ __device__ Some<T> from_integers(int spare_bits, const SomeBits<T> &bits) {
     return x;
 }
 
-// Of types that are not loaded as bits.
+// Of what is not loaded as bits.
 template <typename T, bool truth, int inputs>
 __device__ __noinline__ Some<T> load_converted(const void *data, ElementType type, const Places<T> places,
                                                int count) {
     switch (type) {
-#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)            \
-    case ElementType::id:                                                            \
-        if constexpr (!has_bits<ctype, T> && (truth || is_loaded<ctype, T, inputs>)) \
-            return load_each<T, truth, ctype>(data, places, count);                  \
+#define CUKERN_ELEMENT_TYPE(id, ctype, suffix, kind, npy, format, dlpack)                                   \
+    case ElementType::id:                                                                                   \
+        if constexpr ((!has_bits<ctype, T> || is_complex<ctype>) && (truth || is_loaded<ctype, T, inputs>)) \
+            return load_each<T, truth, ctype>(data, places, count);                                         \
         break;
 #include "cukern/element_types.def"
 #undef CUKERN_ELEMENT_TYPE
@@ -253,44 +286,33 @@ __device__ __noinline__ void store_converted_each(void *data, ElementType type, 
     }
 }
 
-template <typename T>
+// Results have T, or a type that T serves; only copies, of one input, convert to another.
+template <typename T, int inputs>
 __device__ void store_some(void *data, ElementType type, const Places<T> &places, const Some<T> &values,
                            int count) {
-    if (type == ElementTypeOf<T>::value) {
-        store_each<T, T>(data, places, values, count);
-    } else if (type == ElementType::bool_) {
-        store_each<T, Bool>(data, places, values, count);
-    } else if constexpr (std::is_same_v<T, float>) {
-        if (type == ElementType::float16)
-            store_each<T, Float16>(data, places, values, count);
-        else if (type == ElementType::bfloat16)
-            store_each<T, BFloat16>(data, places, values, count);
-        else
-            store_converted_each<T>(data, type, places, values, count);
-    } else if constexpr (std::is_same_v<T, std::int32_t>) {
-        if (type == ElementType::int8 || type == ElementType::uint8)
-            store_each<T, std::uint8_t>(data, places, values, count);
-        else if (type == ElementType::int16 || type == ElementType::uint16)
-            store_each<T, std::uint16_t>(data, places, values, count);
-        else
-            store_converted_each<T>(data, type, places, values, count);
-    } else if constexpr (std::is_integral_v<T> && sizeof(T) == 8) {
-        if (type == ElementType::int32 || type == ElementType::uint32)
-            store_each<T, std::uint32_t>(data, places, values, count);
-        else if (type == ElementType::int16 || type == ElementType::uint16)
-            store_each<T, std::uint16_t>(data, places, values, count);
-        else if (type == ElementType::int8 || type == ElementType::uint8)
-            store_each<T, std::uint8_t>(data, places, values, count);
-        else
-            store_converted_each<T>(data, type, places, values, count);
-    } else if constexpr (std::is_same_v<T, double>) {
-        if (type == ElementType::float32)
-            store_each<T, float>(data, places, values, count);
-        else
-            store_converted_each<T>(data, type, places, values, count);
-    } else {
-        store_converted_each<T>(data, type, places, values, count);
+    constexpr bool kConverts = inputs == 1;
+    const auto store = [&](auto as) { store_each<T, decltype(as)>(data, places, values, count); };
+    if (type == ElementTypeOf<T>::value) return store(T{});
+    if (type == ElementType::bool_) return store(Bool{});
+    if constexpr (std::is_same_v<T, float>) {
+        if (type == ElementType::float16) return store(Float16{});
+        if (type == ElementType::bfloat16) return store(BFloat16{});
+        if (kConverts && type == ElementType::float64) return store(double{});
+    } else if constexpr (std::is_integral_v<T> && (kConverts || is_wide<T>)) {
+        if (type == ElementType::int8 || type == ElementType::uint8) return store(std::uint8_t{});
+        if (type == ElementType::int16 || type == ElementType::uint16) return store(std::uint16_t{});
+        using Other = std::conditional_t<sizeof(T) == 8, std::uint32_t,
+                                         std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
+        constexpr bool kIsLong = sizeof(Other) == 8;
+        if (kConverts && (type == (kIsLong ? ElementType::int64 : ElementType::int32) ||
+                          type == (kIsLong ? ElementType::uint64 : ElementType::uint32)))
+            return store(Other{});
+    } else if constexpr (kConverts && std::is_same_v<T, double>) {
+        if (type == ElementType::float32) return store(float{});
+    } else if constexpr (kConverts && std::is_same_v<T, Complex64>) {
+        if (type == ElementType::complex128) return store(Complex128{});
     }
+    store_converted_each<T>(data, type, places, values, count);
 }
 
 // Values as a narrower type holds them.

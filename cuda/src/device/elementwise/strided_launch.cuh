@@ -10,10 +10,13 @@ namespace cukern::cuda {
 template <typename T>
 Loading loading_of(const ElementwiseLaunch &launch, int operand) noexcept {
     const ElementType type = launch.types[operand];
-    const bool has_bits = loads_bits<T> && kind_of(type) != 'c' && size_of(type) <= static_cast<int>(sizeof(T));
+    const bool is_real = kind_of(type) != 'c';
+    const auto size = static_cast<std::uintptr_t>(size_of(type));
+    const bool is_whole = is_complex<T> && reinterpret_cast<std::uintptr_t>(launch.data[operand]) % size == 0;
+    const bool has_bits = size <= sizeof(T) && (is_real || is_whole);
     if (launch.immediate[operand]) return Loading::value;
     if (launch.compute == ElementType::bool_ || (launch.op == Op::where && operand == 1))
-        return has_bits ? Loading::bits_of_truth : Loading::truth;
+        return has_bits && is_real ? Loading::bits_of_truth : Loading::truth;
     if (launch.split) return Loading::split;
     if (!has_bits) return type == ElementTypeOf<T>::value ? Loading::t : Loading::other;
     if (type == ElementTypeOf<T>::value) return Loading::bits_of_t;
@@ -45,7 +48,7 @@ bool set_loading(const ElementwiseLaunch &launch, int input, StridedParams<T, in
         case Loading::value: p->values[input] = value_of<T>(launch, input + 1); return true;
         case Loading::bits_of_truth:
             // All but the sign of a float.
-            p->masks[input] = static_cast<Bits<T>>(
+            p->masks[input] = static_cast<LowBits<T>>(
                 kind_of(type) == 'f' ? (std::uint64_t{1} << (8 * size_of(type) - 1)) - 1 : ~std::uint64_t{0});
             return true;
         case Loading::truth: return true;
