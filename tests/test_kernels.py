@@ -113,6 +113,20 @@ def test_layouts_of_whole_vectors_take_kernels_of_vectors(name: str, tmp_path: P
     assert not fallen
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128"])
+def test_quotients_of_packed_arrays_and_of_one_element(dtype: str, tmp_path: Path) -> None:
+    x, one = cukern.ones(SHAPE, dtype), cukern.ones((), dtype)
+    out = cukern.empty_like(x)
+    calls = {
+        "divide": lambda **options: cukern.divide(x, x, out=out, **options),
+        "by one element": lambda **options: cukern.divide(x, one, out=out, **options),
+        "of one element": lambda **options: cukern.divide(one, x, out=out, **options),
+        "reciprocal": lambda **options: cukern.reciprocal(x, out=out, **options),
+    }
+    found = {name: kernels_of(call, tmp_path / "graph.dot") for name, call in calls.items()}
+    assert all(any("contiguous_kernel" in kernel for kernel in kernels) for kernels in found.values()), found
+
+
 def test_few_transposed_rows_take_tiles_without_shared_memory(tmp_path: Path) -> None:
     for rows, kernel in ((11, "strided_kernel"), (12, "transpose_kernel")):
         x, y = cukern.zeros((300_000, rows), "float16").T, cukern.zeros((rows, 300_003), "float16")[:, 1:-2]

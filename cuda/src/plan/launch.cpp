@@ -235,12 +235,17 @@ bool does_nothing(const ElementwiseLaunch &launch) noexcept {
     return std::equal(launch.strides[0], launch.strides[0] + launch.ndim, launch.strides[1]);
 }
 
-bool is_contiguous(const ElementwiseLaunch &launch) noexcept {
+bool is_repeated(const ElementwiseLaunch &launch, int operand) noexcept {
+    return operand > 0 && (launch.immediate[operand] || (launch.ndim == 1 && launch.strides[operand][0] == 0));
+}
+
+bool is_contiguous(const ElementwiseLaunch &launch, bool may_repeat) noexcept {
     if (launch.ndim != 1) return false;
     for (int i = 0; i < launch.num_operands; ++i) {
         if (launch.immediate[i]) continue;
-        if (launch.types[i] != (i == 0 ? launch.result : launch.compute) || launch.strides[i][0] != 1)
-            return false;
+        const bool has_type = launch.types[i] == (i == 0 ? launch.result : launch.compute);
+        const bool is_packed = launch.strides[i][0] == 1 || (may_repeat && is_repeated(launch, i));
+        if (!has_type || !is_packed) return false;
     }
     return true;
 }

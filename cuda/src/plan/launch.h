@@ -57,8 +57,12 @@ ElementwiseLaunch plan_copy(const TensorView &source, const TensorView &destinat
 // Whether there is nothing to do: no elements, or a copy onto itself.
 bool does_nothing(const ElementwiseLaunch &launch) noexcept;
 
-// All operands of type `compute` (out of the operation's own result type), packed without gaps or immediate.
-bool is_contiguous(const ElementwiseLaunch &launch) noexcept;
+// Whether an input is one element for all, or immediate.
+bool is_repeated(const ElementwiseLaunch &launch, int operand) noexcept;
+
+// All operands of type `compute` (out of the operation's own result type), packed without gaps or immediate, or
+// repeated.
+bool is_contiguous(const ElementwiseLaunch &launch, bool may_repeat = false) noexcept;
 
 // A reduction into packed memory of the result's type, C order over the kept dimensions. Both lists of dimensions
 // run from the slowest to the fastest and are as short as can be; strides are in elements.

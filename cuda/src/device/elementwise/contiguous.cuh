@@ -2,10 +2,11 @@
 //
 // contiguous_kernel
 //   Idea: a thread takes one 16-byte vector of each operand (where results are shorter than elements of 8 bytes,
-//   four, one after the other); an operand given by value costs no memory. What lies before the first whole vector
-//   of out and after the last takes a thread an element. Where an operand is aligned otherwise than out, its
-//   vectors are put together from the two aligned ones that hold each, of 8 bytes from two elements. Moves every
-//   byte once and does next to no arithmetic: limited by device memory.
+//   four, one after the other); an operand given by value costs no memory, and for functions neither one that is
+//   one element. What lies before the first whole vector of out and after the last takes a thread an element.
+//   Where an operand is aligned otherwise than out, its vectors are put together from the two aligned ones that
+//   hold each, of 8 bytes from two elements. Moves every byte once and does next to no arithmetic: limited by
+//   device memory.
 #pragma once
 
 #include "device/elementwise/operands.cuh"
@@ -21,8 +22,9 @@ namespace cukern::cuda {
 
 template <typename T, typename R, int inputs>
 struct ContiguousParams {
-    R *out;               // its first whole vector
-    const T *in[inputs];  // what belongs to it; null: the value below
+    R *out;                // its first whole vector
+    const T *in[inputs];   // what belongs to it; null: the value below
+    bool repeats[inputs];  // of functions: one element for all
     T values[inputs];
     std::int64_t vectors;
     int head;      // elements before the first vector
@@ -44,6 +46,10 @@ constexpr std::int64_t kManyVectors = 1 << 22;
 template <typename T, typename R>
 inline constexpr bool reads_most = sizeof(T) >= 8 && sizeof(R) < sizeof(T);
 
+// Whether operands of one element are read as they are. Of other operations broadcast_kernel takes them.
+template <typename Operations>
+inline constexpr bool may_repeat = has_functions<Operations::kGroup>;
+
 // `Operations`: One of them, or AnyOf a group.
 template <typename Operations, typename T, int inputs>
 __global__ void __launch_bounds__(kThreads, kContiguousBlocks<T>)
@@ -61,7 +67,10 @@ __global__ void __launch_bounds__(kThreads, kContiguousBlocks<T>)
             const std::int64_t at = (rest < p.head ? 0 : p.vectors * kSize) + rest - p.head;
             T element[inputs];
 #pragma unroll
-            for (int j = 0; j < inputs; ++j) element[j] = p.in[j] != nullptr ? p.in[j][at] : p.values[j];
+            for (int j = 0; j < inputs; ++j)
+                element[j] = p.in[j] == nullptr                       ? p.values[j]
+                             : may_repeat<Operations> && p.repeats[j] ? *p.in[j]
+                                                                      : p.in[j][at];
             p.out[at] = Operations::of_element(p.op, element);
             continue;
         }
@@ -70,6 +79,8 @@ __global__ void __launch_bounds__(kThreads, kContiguousBlocks<T>)
         for (int j = 0; j < inputs; ++j) {
             if (p.in[j] == nullptr)
                 x[j] = repeat(p.values[j]);
+            else if (may_repeat<Operations> && p.repeats[j])
+                x[j] = repeat(*p.in[j]);
             else if (Operations::kAligned || p.aligned)
                 x[j] = reinterpret_cast<const Words *>(p.in[j])[i];
             else
@@ -100,7 +111,7 @@ InVectors in_vectors(const ElementwiseLaunch &launch) noexcept {
     const std::uintptr_t head = before / sizeof(R);
     InVectors found{before % sizeof(R) == 0, true, 0, 0};
     for (int j = 1; j < launch.num_operands; ++j) {
-        if (launch.immediate[j]) continue;
+        if (is_repeated(launch, j)) continue;
         const std::uintptr_t of_operand = bytes_before(launch.data[j], sizeof(Words));
         found.whole = found.whole && of_operand % sizeof(T) == 0;
         found.aligned = found.aligned && of_operand == head * sizeof(T);
@@ -120,7 +131,8 @@ cudaError_t launch_vectors(const KernelToLaunch &kernel, const ElementwiseLaunch
     p.out = static_cast<R *>(launch.data[0]) + in.head;
     for (int j = 0; j < inputs; ++j) {
         const auto *const data = static_cast<const T *>(launch.data[j + 1]);
-        p.in[j] = launch.immediate[j + 1] ? nullptr : data + in.head;
+        p.repeats[j] = is_repeated(launch, j + 1);
+        p.in[j] = launch.immediate[j + 1] ? nullptr : p.repeats[j] ? data : data + in.head;
         p.values[j] = launch.immediate[j + 1] ? value_of<T>(launch, j + 1) : T{};
     }
     p.vectors = in.vectors;

@@ -32,12 +32,12 @@ cudaError_t launch_op(const ElementwiseLaunch &launch, cudaStream_t stream) noex
             if (!is_contiguous(launch) && is_packed_conversion<T>(launch))
                 return launch_convert<T>(launch, stream);
         }
-        // Functions of complex numbers are long, and strided_kernel has them, too.
         constexpr bool kHasContiguous =
-            kernel_type(op, kType) == kType && !(has_functions<kGroup> && is_complex<T>);
+            kernel_type(op, kType) == kType && (!has_functions<kGroup> || is_alone(op, kType));
         if constexpr (kHasContiguous) {
             cudaError_t error = cudaSuccess;
-            if (is_contiguous(launch) && launch_contiguous<op, T>(launch, stream, &error)) return error;
+            if (is_contiguous(launch, has_functions<kGroup>) && launch_contiguous<op, T>(launch, stream, &error))
+                return error;
             if constexpr (op == Op::where) {
                 if (has_packed_condition<T>(launch)) return launch_where<T>(launch, stream);
             }

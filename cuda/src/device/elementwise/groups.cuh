@@ -186,6 +186,7 @@ struct One {
 
 template <Group group, typename T>
 struct AnyOf {
+    static constexpr Group kGroup = group;
     static constexpr bool kAligned = false;
     using Result = group_result_t<group, T>;
     template <int inputs>
@@ -199,10 +200,11 @@ struct AnyOf {
 };
 
 // What the kernel of packed operands is made for: functions, which it inlines, and what small arrays meet most,
-// have one of their own.
+// have one of their own. Functions of complex numbers are long, and strided_kernel has them, too: quotients alone
+// are limited by memory.
 constexpr bool is_alone(Op op, ElementType type) {
-    return (is_function(op, type) && kind_of(type) != 'c') || op == Op::add || op == Op::subtract ||
-           op == Op::multiply || op == Op::copy;
+    if (is_function(op, type)) return kind_of(type) != 'c' || op == Op::divide || op == Op::reciprocal;
+    return op == Op::add || op == Op::subtract || op == Op::multiply || op == Op::copy;
 }
 template <Op op, typename T>
 using OperationsOf = std::conditional_t<is_alone(op, ElementTypeOf<T>::value), One<op, T>,
