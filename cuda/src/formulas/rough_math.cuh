@@ -53,15 +53,9 @@ CUKERN_HD float rough_inverse_root(float a) {
 #endif
 }
 
-// atan2, to some 6 units in the last place: the polynomial interpolates atan(q) / q.
-CUKERN_HD float rough_angle(float y, float x) {
-    const float u = std::abs(x);
-    const float v = std::abs(y);
-    const float larger = u < v ? v : u;
-    const float smaller = u < v ? u : v;
-    const float scale = larger > 0x1p100F ? 0x1p-60F : larger < 0x1p-60F ? 0x1p60F : 1;
-    float q = smaller * scale * rough_inverse(std::fmax(larger * scale, 0x1p-100F));
-    q = smaller == kInfinity ? 1 : q;
+// atan2, to some 6 units in the last place: the polynomial interpolates atan(q) / q. `q`: the smaller modulus of x
+// and y over the larger one.
+CUKERN_HD float rough_angle(float q, float y, float x) {
     const float square = q * q;
     float p = 0.00276628346F;
     p = std::fma(p, square, -0.015731249F);
@@ -74,9 +68,18 @@ CUKERN_HD float rough_angle(float y, float x) {
     float found = std::fma(p * square, q, q);
     constexpr float kHalfPi = 1.57079637F;
     constexpr float kHalfPiRest = -4.37113883e-8F;
-    if (u < v) found = (kHalfPi - found) + kHalfPiRest;
+    if (std::abs(x) < std::abs(y)) found = (kHalfPi - found) + kHalfPiRest;
     if (std::copysign(1.0F, x) < 0) found = (2 * kHalfPi - found) + 2 * kHalfPiRest;
     return x != x || y != y ? x + y : std::copysign(found, y);
+}
+CUKERN_HD float rough_angle(float y, float x) {
+    const float u = std::abs(x);
+    const float v = std::abs(y);
+    const float larger = u < v ? v : u;
+    const float smaller = u < v ? u : v;
+    const float scale = larger > 0x1p100F ? 0x1p-60F : larger < 0x1p-60F ? 0x1p60F : 1;
+    const float q = smaller * scale * rough_inverse(std::fmax(larger * scale, 0x1p-100F));
+    return rough_angle(smaller == kInfinity ? 1 : q, y, x);
 }
 
 }  // namespace cukern::float_math
