@@ -55,7 +55,8 @@ bool takes_loops(Op op, ElementType type) noexcept {
         // Of complex numbers NumPy rounds by the place in the loop: its vectors contract
         // products, the rest does not.
         default:
-            return kind_of(type) != 'c' || is_comparison(op) || is_logical(op) || info(op).rule == ResultRule::test;
+            return kind_of(type) != 'c' || is_comparison(op) || is_logical(op) ||
+                   info(op).rule == ResultRule::test;
     }
 }
 
