@@ -320,6 +320,11 @@ def test_complex_numbers_that_begin_at_a_part(dtype: str, rng: np.random.Generat
             np.testing.assert_array_equal(sums, np.add(x, wanted.T))
             where = cukern.where(a.T, cukern.asarray(x), a.T)
             np.testing.assert_array_equal(cukern.asnumpy(where), np.where(wanted.T != 0, x, wanted.T))
+        one = np.array(3 + 4j, dtype)
+        of_part = cukern.asarray(Shifted(cukern.asarray(np.array([0, 3, 4], parts.dtype)), (), dtype))
+        assert_result(cukern.asnumpy(cukern.divide(a, of_part)), "divide", wanted, one)
+        assert_result(cukern.asnumpy(cukern.divide(of_part, out)), "divide", one, wanted.T)
+        assert_result(cukern.asnumpy(cukern.reciprocal(a)), "reciprocal", wanted)
         for target in ("complex64", "complex128", "float32", "bool"):
             np.testing.assert_array_equal(
                 cukern.asnumpy(a.reshape(-1).astype(target)), converted(wanted.ravel(), target)

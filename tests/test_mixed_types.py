@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import each
+from conftest import SMALL
 from oracles import assert_result
 
 import cukern
@@ -17,15 +18,41 @@ TYPES = [
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64", "complex64", "complex128"),
 ]
-SHAPE = (33, 17)
+# A thread takes one element each, in tiles from 1024 on; several, or some of its last ones, from 2**16 on.
+SHAPES = [(33, 17), (40, 50), (300, 257)]
 LAYOUTS = ("packed", "transposed", "steps", "backwards", "window", "offset")
 
 
 def small(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Return numbers whose sums and products every type holds that has their sign."""
+    """Return numbers that every type holds, but for signs."""
     of = np.dtype(dtype)
     x = rng.integers(0 if of.kind in "bu" else -4, 5, shape)
     return (x + 1j * rng.integers(-4, 5, shape)).astype(of) if of.kind == "c" else x.astype(of)
+
+
+def mixed(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Return such numbers, and of integers the least, the largest and what is half of it."""
+    x = small(rng, shape, dtype)
+    if x.dtype.kind not in "iu":
+        return x
+    limits = np.iinfo(dtype)
+    ends = np.array([limits.min, limits.max, limits.max // 2 + 1], x.dtype)
+    return np.where(rng.integers(0, 4, shape) == 0, rng.choice(ends, shape), x)
+
+
+def conditions(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Return numbers whose truth is in some of their bits, or their parts, alone."""
+    of = np.dtype(dtype)
+    if of.kind in "iu":
+        return np.where(rng.integers(0, 2, shape) == 0, 0, 1 << rng.integers(0, 8 * of.itemsize - 1, shape)).astype(of)
+    if of.kind == "b":
+        return small(rng, shape, dtype)
+    parts = np.array([0.0, -0.0, np.nan, np.finfo(of).smallest_subnormal, 1.0])
+    x = rng.choice(parts, shape)
+    if of.kind == "c":
+        x = x * 0j
+        x.real, x.imag = rng.choice(parts, shape), rng.choice(parts, shape)
+    return x.astype(of)
 
 
 def laid(x: np.ndarray, layout: str) -> cukern.Array:
@@ -49,27 +76,34 @@ def laid(x: np.ndarray, layout: str) -> cukern.Array:
 @each("b_type", TYPES)
 @pytest.mark.parametrize("a_type", TYPES)
 def test_pairs(a_type: str, b_type: str, rng: np.random.Generator) -> None:
-    a, b, c = (small(rng, SHAPE, dtype) for dtype in (a_type, b_type, rng.choice(TYPES)))
+    shape = SHAPES[(TYPES.index(a_type) + TYPES.index(b_type)) % (2 if SMALL else 3)]
+    a, b = mixed(rng, shape, a_type), mixed(rng, shape, b_type)
     for name in ("multiply", "equal", "logical_and"):
         own = [laid(x, rng.choice(LAYOUTS)) for x in (a, b)]
-        assert_result(cukern.asnumpy(getattr(cukern, name)(*own)), name, a, b)
+        with np.errstate(all="ignore"):
+            assert_result(cukern.asnumpy(getattr(cukern, name)(*own)), name, a, b)
         fresh = getattr(cukern, name)(*own)
-        out = laid(np.zeros(SHAPE, str(fresh.dtype)), rng.choice(LAYOUTS))
+        out = laid(np.zeros(shape, str(fresh.dtype)), rng.choice(LAYOUTS))
         getattr(cukern, name)(*own, out=out)
         np.testing.assert_array_equal(cukern.asnumpy(out), cukern.asnumpy(fresh))
+    c = conditions(rng, shape, rng.choice(TYPES))
+    with np.errstate(all="ignore"):
+        wanted = np.where(c != 0, a, b)
     own = [laid(x, rng.choice(LAYOUTS)) for x in (c, a, b)]
-    np.testing.assert_array_equal(cukern.asnumpy(cukern.where(*own)), np.where(c != 0, a, b))
+    np.testing.assert_array_equal(cukern.asnumpy(cukern.where(*own)), wanted)
 
 
 @each("target", TYPES)
 @pytest.mark.parametrize("source", TYPES)
 def test_conversions(source: str, target: str, rng: np.random.Generator) -> None:
-    x = small(rng, SHAPE, source)
-    if np.dtype(target).kind == "u":
+    shape = SHAPES[(TYPES.index(source) + TYPES.index(target)) % (2 if SMALL else 3)]
+    x = mixed(rng, shape, source)
+    if np.dtype(target).kind == "u" and x.dtype.kind in "fc":  # what becomes of negative ones is the processor's
         x = abs(x).astype(source)
-    wanted = (x.real if x.dtype.kind == "c" and np.dtype(target).kind not in "cb" else x).astype(target)
+    with np.errstate(all="ignore"):
+        wanted = (x.real if x.dtype.kind == "c" and np.dtype(target).kind not in "cb" else x).astype(target)
     for layout in LAYOUTS:
-        own, out = laid(x, layout), laid(np.zeros(SHAPE, target), rng.choice(LAYOUTS))
+        own, out = laid(x, layout), laid(np.zeros(shape, target), rng.choice(LAYOUTS))
         np.testing.assert_array_equal(cukern.asnumpy(own.astype(target)), wanted)
         if np.can_cast(source, target, "same_kind"):
             cukern.copyto(out, own)

@@ -243,8 +243,9 @@ struct Polar {
     R angle;
 };
 
-// By a power of two z is scaled so that the larger part is from 0.7 to 1.4, where (x - 1) * (x + 1) has one
-// rounding. What has a modulus of about 1 is not scaled: its larger part is at least the root of 1/2.
+// By a power of two z is scaled so that the larger part is from 0.7 to 1.4, where x - 1 is exact. What is near 1
+// is not scaled; where logarithms of opposite signs are added up for another modulus of about 1, near the
+// diagonals, the angle is larger than what they lose.
 template <typename C>
 CUKERN_HD Polar<Part<C>> polar(C z) {
     using R = Part<C>;

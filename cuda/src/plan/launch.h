@@ -14,7 +14,7 @@ constexpr int kMaxOperands = kMaxInputs + 1;
 // A kernel's launch, kept to be made again with other addresses that are aligned alike.
 struct PreparedKernel {
     static constexpr std::uintptr_t kAlignment = 256;  // no kernel looks at more of an address, or of a difference
-    static constexpr std::size_t kMostBytes = 512;
+    static constexpr std::size_t kMostBytes = 528;
     void *function = nullptr;  // of `context`; null: nothing is kept
     void *context = nullptr;
     unsigned blocks = 0;
@@ -57,11 +57,11 @@ ElementwiseLaunch plan_copy(const TensorView &source, const TensorView &destinat
 // Whether there is nothing to do: no elements, or a copy onto itself.
 bool does_nothing(const ElementwiseLaunch &launch) noexcept;
 
-// Whether an input is one element for all, or immediate.
+// Whether an input is immediate, or one element for all of a launch of one dimension.
 bool is_repeated(const ElementwiseLaunch &launch, int operand) noexcept;
 
-// All operands of type `compute` (out of the operation's own result type), packed without gaps or immediate, or
-// repeated.
+// All operands of type `compute` (out of the operation's own result type), packed without gaps or immediate; with
+// `may_repeat` also repeated.
 bool is_contiguous(const ElementwiseLaunch &launch, bool may_repeat = false) noexcept;
 
 // A reduction into packed memory of the result's type, C order over the kept dimensions. Both lists of dimensions

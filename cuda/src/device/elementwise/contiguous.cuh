@@ -35,7 +35,7 @@ struct ContiguousParams {
 };
 
 // Blocks that a multiprocessor has at least. With 40 registers, which the compiler chooses by itself for float64,
-// inverse sines keep some of their values in memory; functions of complex128 take 44.
+// inverse sines keep some of their values in memory; quotients of complex128 take 38.
 template <typename T>
 inline constexpr int kContiguousBlocks = kMultiprocessorThreads * (sizeof(T) >= 8 ? 5 : 6) / 8 / kThreads;
 

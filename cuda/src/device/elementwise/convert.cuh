@@ -2,10 +2,11 @@
 //
 // convert_kernel
 //   Idea: the source's type is the kernel's, that of out is a switch at run time which all threads take alike: one
-//   kernel for each type serves all pairs. A thread takes four neighbouring elements at a time, and as many times
-//   four as make 16 bytes of loads, all under way before the first is used. Where four elements of out are more
+//   kernel for each type serves all pairs. A thread takes up to four neighbouring elements at a time, and as many
+//   times as make 16 bytes of loads, all under way before the first is used. Where these elements of out are more
 //   than the 16 bytes that a thread writes at once, the next 16 are the next thread's, so that a warp writes whole
-//   sectors. Where the source begins inside a vector, elements are loaded one by one. Limited by device memory.
+//   sectors, and a thread has the loads of one time alone under way. Where the source begins inside a vector,
+//   elements are loaded one by one. Limited by device memory.
 #pragma once
 
 #include "device/elementwise/operands.cuh"

@@ -86,7 +86,7 @@ template <typename T, bool truth, typename From>
 __device__ Some<T> load_each(const void *data, const Places<T> &places, int count) {
     constexpr int kCount = kStridedElements<T>;
     From x[kCount] = {};
-    if (is_complex<T> && are_whole<From>(data)) {
+    if (truth && are_whole<From>(data)) {  // others come as bits
 #pragma unroll
         for (int k = 0; k < kCount; ++k)
             if (is_loaded_at<T>(k, count)) x[k] = static_cast<const Whole<From> *>(data)[places.at[k]].values[0];

@@ -88,6 +88,7 @@ template <typename T, int inputs>
 cudaError_t launch_strided_of(const ElementwiseLaunch &launch, const StridedPlan &plan,
                               cudaStream_t stream) noexcept {
     StridedParams<T, inputs> p{};
+    static_assert(sizeof p <= PreparedKernel::kMostBytes);
     p.op = launch.op;
     p.compute = launch.compute;
     // In 32 bits the complement of a truth is none.
