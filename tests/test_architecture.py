@@ -90,7 +90,7 @@ def test_every_kernel_follows_the_one_before() -> None:
     for path in sources("cuda"):
         text = path.read_text()
         count += len(re.findall("^ *[^/\n]*__global__", text, re.MULTILINE))
-        launched |= set(re.findall(r"(?:launch_kernel|kernel_to_launch)<(\w+)", text)) - {"auto", "kernel"}
+        launched |= set(re.findall(r"(?:launch_kernel|kernel_of)<(\w+)", text)) - {"auto", "kernel"}
         for kernel in KERNEL.finditer(text):
             name, body = kernel[1], kernel[2]
             names.add(name)

@@ -149,10 +149,10 @@ std::uint32_t shared_rows(const ElementwiseLaunch &launch) noexcept {
     return 1;
 }
 
-// `kernel`: a broadcast_kernel whose results are of type R.
+// `kernel`: a broadcast_kernel.
 template <typename T, typename R, int inputs>
-cudaError_t launch_broadcast(const KernelToLaunch &kernel, const ElementwiseLaunch &launch,
-                             cudaStream_t stream) noexcept {
+cudaError_t launch_broadcast(const KernelOf<BroadcastParams<T, R, inputs>> &kernel,
+                             const ElementwiseLaunch &launch, cudaStream_t stream) noexcept {
     constexpr int kSize = Vector<T>::kSize;
     BroadcastParams<T, R, inputs> p{};
     p.op = launch.op;

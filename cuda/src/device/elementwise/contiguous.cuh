@@ -122,10 +122,10 @@ InVectors in_vectors(const ElementwiseLaunch &launch) noexcept {
     return found;
 }
 
-// `kernel`: a contiguous_kernel whose results are of type R.
+// `kernel`: a contiguous_kernel.
 template <typename T, typename R, int inputs>
-cudaError_t launch_vectors(const KernelToLaunch &kernel, const ElementwiseLaunch &launch, const InVectors &in,
-                           cudaStream_t stream) noexcept {
+cudaError_t launch_vectors(const KernelOf<ContiguousParams<T, R, inputs>> &kernel, const ElementwiseLaunch &launch,
+                           const InVectors &in, cudaStream_t stream) noexcept {
     ContiguousParams<T, R, inputs> p;
     p.op = launch.op;
     p.out = static_cast<R *>(launch.data[0]) + in.head;
@@ -155,8 +155,8 @@ bool launch_contiguous(const ElementwiseLaunch &launch, cudaStream_t stream, cud
     constexpr int kInputs = arity(op);
     const InVectors in = in_vectors<T, Result>(launch);
     if (!in.whole) return false;
-    const KernelToLaunch kernel = in.aligned ? kernel_to_launch<contiguous_kernel<Operations, T, kInputs>>()
-                                             : kernel_to_launch<contiguous_kernel<Unaligned, T, kInputs>>();
+    const auto kernel = in.aligned ? kernel_of<contiguous_kernel<Operations, T, kInputs>>()
+                                   : kernel_of<contiguous_kernel<Unaligned, T, kInputs>>();
     *error = launch_vectors<T, Result, kInputs>(kernel, launch, in, stream);
     return true;
 }

@@ -107,7 +107,7 @@ bool launch_layout(const ElementwiseLaunch &launch, cudaStream_t stream, cudaErr
         return false;
     constexpr int kInputs = arity(group);
     *error = launch_broadcast<T, group_result_t<group, T>, kInputs>(
-        kernel_to_launch<broadcast_kernel<group, T, kInputs>>(), launch, stream);
+        kernel_of<broadcast_kernel<group, T, kInputs>>(), launch, stream);
     return true;
 }
 

@@ -8,7 +8,8 @@
 
 namespace cukern::cuda {
 
-struct KernelToLaunch {
+template <typename Params>
+struct KernelOf {
     const char *name;
     void (*run)(void *params);
 };
@@ -17,13 +18,13 @@ template <typename Params>
 Params parameter_of(void (*)(Params));
 
 template <auto kernel>
-KernelToLaunch kernel_to_launch() noexcept {
+KernelOf<decltype(parameter_of(kernel))> kernel_of() noexcept {
     using Params = decltype(parameter_of(kernel));
     return {__PRETTY_FUNCTION__, [](void *p) { kernel(*static_cast<Params *>(p)); }};
 }
 
 template <typename Params>
-cudaError_t launch_kernel(const KernelToLaunch &kernel, unsigned blocks, unsigned threads, cudaStream_t,
+cudaError_t launch_kernel(const KernelOf<Params> &kernel, unsigned blocks, unsigned threads, cudaStream_t,
                           Params &params, PreparedKernel * = nullptr) noexcept {
     emulation::run_grid(kernel.name, blocks, threads, kernel.run, &params);
     return cudaSuccess;
@@ -32,7 +33,7 @@ cudaError_t launch_kernel(const KernelToLaunch &kernel, unsigned blocks, unsigne
 template <auto kernel, typename Params>
 cudaError_t launch_kernel(unsigned blocks, unsigned threads, cudaStream_t stream, Params &params,
                           PreparedKernel *prepared = nullptr) noexcept {
-    return launch_kernel(kernel_to_launch<kernel>(), blocks, threads, stream, params, prepared);
+    return launch_kernel(kernel_of<kernel>(), blocks, threads, stream, params, prepared);
 }
 
 }  // namespace cukern::cuda
