@@ -309,8 +309,10 @@ __device__ void store_some(void *data, ElementType type, const Places<T> &places
             return store(Other{});
     } else if constexpr (kConverts && std::is_same_v<T, double>) {
         if (type == ElementType::float32) return store(float{});
-    } else if constexpr (kConverts && std::is_same_v<T, Complex64>) {
-        if (type == ElementType::complex128) return store(Complex128{});
+    } else if constexpr (kConverts && is_complex<T>) {
+        constexpr bool kIsShort = std::is_same_v<T, Complex64>;
+        using Other = std::conditional_t<kIsShort, Complex128, Complex64>;
+        if (type == (kIsShort ? ElementType::complex128 : ElementType::complex64)) return store(Other{});
     }
     store_converted_each<T>(data, type, places, values, count);
 }
