@@ -25,16 +25,10 @@ constexpr Row row_of(Op op) noexcept {
     return {op, ElementTypeOf<T>::value, ElementTypeOf<R>::value};
 }
 
-// An array on a device, and what all arrays of a function there share.
+// An array; strides are null in the host's memory, where arrays are packed.
 struct Strided {
     const void *data;
     const std::int64_t *strides;
-};
-struct OnDevice {
-    const std::int64_t *shape;
-    int ndim;
-    int device;
-    void *stream;
 };
 
 Status check_pointer(const void *data, ElementType type, bool empty, const char *name) noexcept {
@@ -124,63 +118,84 @@ Status make_call(Op op, Views &views, ElementwiseCall *call) noexcept {
     return CUKERN_OK;
 }
 
-Status run_on_host(Op op, Views &views) noexcept {
-    ElementwiseCall call;
-    CUKERN_TRY(make_call(op, views, &call));
-    CUKERN_TRY(check_overlap(views.out, views.a, "a", true));
-    if (arity(op) > 1) CUKERN_TRY(check_overlap(views.out, views.b, "b", true));
-    if (arity(op) > 2) CUKERN_TRY(check_overlap(views.out, views.control, "condition", true));
-    return elementwise(call, Execution{});
-}
+// Where a function finds its arrays: n elements each in the host's memory, packed, or of a shape on a device.
+class Place {
+public:
+    explicit Place(std::size_t n) noexcept : n_(n) {}
+    Place(const std::int64_t *shape, int ndim, int device, void *stream) noexcept
+        : on_device_(true), shape_(shape), ndim_(ndim), device_(device), stream_(stream) {}
 
-Status run_on_device(Op op, Views &views, int device, void *stream) noexcept {
-    ElementwiseCall call;
-    CUKERN_TRY(make_call(op, views, &call));
-    StreamRef ref;
-    CUKERN_TRY(stream_ref(stream, device, &ref));
-    return elementwise(call, {true, ref});
-}
+    const std::int64_t *shape() const noexcept { return shape_; }
+    int ndim() const noexcept { return ndim_; }
 
-Status unary(Row row, const void *a, void *out, std::size_t n) noexcept {
+    Status view(const Strided &array, ElementType type, const char *name, TensorView *view) const noexcept {
+        return on_device_ ? strided_view(array, type, shape_, ndim_, name, view)
+                          : vector_view(array.data, type, n_, name, view);
+    }
+    Status stream(StreamRef *ref) const noexcept { return stream_ref(stream_, device_, ref); }
+
+    Status run(Op op, Views &views) const noexcept {
+        ElementwiseCall call;
+        CUKERN_TRY(make_call(op, views, &call));
+        if (on_device_) {
+            StreamRef ref;
+            CUKERN_TRY(stream(&ref));
+            return elementwise(call, {true, ref});
+        }
+        CUKERN_TRY(check_overlap(views.out, views.a, "a", true));
+        if (arity(op) > 1) CUKERN_TRY(check_overlap(views.out, views.b, "b", true));
+        if (arity(op) > 2) CUKERN_TRY(check_overlap(views.out, views.control, "condition", true));
+        return elementwise(call, Execution{});
+    }
+
+private:
+    bool on_device_ = false;
+    std::size_t n_ = 0;
+    const std::int64_t *shape_ = nullptr;
+    int ndim_ = 0;
+    int device_ = 0;
+    void *stream_ = nullptr;
+};
+
+Status unary(Row row, Strided a, Strided out, const Place &place) noexcept {
     Views views;
-    CUKERN_TRY(vector_view(a, row.in, n, "a", &views.a));
-    CUKERN_TRY(vector_view(out, row.out, n, "out", &views.out));
-    return run_on_host(row.op, views);
+    CUKERN_TRY(place.view(a, row.in, "a", &views.a));
+    CUKERN_TRY(place.view(out, row.out, "out", &views.out));
+    return place.run(row.op, views);
 }
 
-Status binary(Row row, const void *a, const void *b, void *out, std::size_t n) noexcept {
+Status binary(Row row, Strided a, Strided b, Strided out, const Place &place) noexcept {
     Views views;
-    CUKERN_TRY(vector_view(a, row.in, n, "a", &views.a));
-    CUKERN_TRY(vector_view(b, row.in, n, "b", &views.b));
-    CUKERN_TRY(vector_view(out, row.out, n, "out", &views.out));
-    return run_on_host(row.op, views);
+    CUKERN_TRY(place.view(a, row.in, "a", &views.a));
+    CUKERN_TRY(place.view(b, row.in, "b", &views.b));
+    CUKERN_TRY(place.view(out, row.out, "out", &views.out));
+    return place.run(row.op, views);
 }
 
-Status scalar(Row row, const void *a, const void *factor, void *out, std::size_t n) noexcept {
+Status scalar(Row row, Strided a, const void *factor, Strided out, const Place &place) noexcept {
     Views views;
-    CUKERN_TRY(vector_view(a, row.in, n, "a", &views.a));
-    CUKERN_TRY(vector_view(out, row.out, n, "out", &views.out));
+    CUKERN_TRY(place.view(a, row.in, "a", &views.a));
+    CUKERN_TRY(place.view(out, row.out, "out", &views.out));
     immediate_view(factor, row.in, &views.b);
-    return run_on_host(row.op, views);
+    return place.run(row.op, views);
 }
 
-Status choice(Row row, const std::uint8_t *condition, const void *a, const void *b, void *out,
-              std::size_t n) noexcept {
+Status choice(Row row, Strided condition, Strided a, Strided b, Strided out, const Place &place) noexcept {
     Views views;
-    CUKERN_TRY(vector_view(condition, ElementType::uint8, n, "condition", &views.control));
-    CUKERN_TRY(vector_view(a, row.in, n, "a", &views.a));
-    CUKERN_TRY(vector_view(b, row.in, n, "b", &views.b));
-    CUKERN_TRY(vector_view(out, row.out, n, "out", &views.out));
-    return run_on_host(row.op, views);
+    CUKERN_TRY(place.view(condition, ElementType::uint8, "condition", &views.control));
+    CUKERN_TRY(place.view(a, row.in, "a", &views.a));
+    CUKERN_TRY(place.view(b, row.in, "b", &views.b));
+    CUKERN_TRY(place.view(out, row.out, "out", &views.out));
+    return place.run(row.op, views);
 }
 
-Status axpy(Row row, const void *a, const void *x, const void *y, void *out, std::size_t n) noexcept {
+Status axpy(Row row, const void *a, Strided x, Strided y, Strided out, const Place &place) noexcept {
     Views views;
     immediate_view(a, row.in, &views.control);
-    CUKERN_TRY(vector_view(x, row.in, n, "x", &views.a));
-    CUKERN_TRY(vector_view(y, row.in, n, "y", &views.b));
-    CUKERN_TRY(vector_view(out, row.out, n, "out", &views.out));
-    return run_on_host(row.op, views);
+    CUKERN_TRY(place.view(x, row.in, "x", &views.a));
+    CUKERN_TRY(place.view(y, row.in, "y", &views.b));
+    CUKERN_TRY(place.view(out, row.out, "out", &views.out));
+    return place.run(row.op, views);
 }
 
 // One result of n elements.
@@ -203,72 +218,32 @@ Status reduction(Row row, const void *a, void *out, std::size_t n) noexcept {
     return reduce(call, Execution{});
 }
 
-Status unary_on_device(Row row, Strided a, Strided out, const OnDevice &on) noexcept {
-    Views views;
-    CUKERN_TRY(strided_view(a, row.in, on.shape, on.ndim, "a", &views.a));
-    CUKERN_TRY(strided_view(out, row.out, on.shape, on.ndim, "out", &views.out));
-    return run_on_device(row.op, views, on.device, on.stream);
-}
-
-Status binary_on_device(Row row, Strided a, Strided b, Strided out, const OnDevice &on) noexcept {
-    Views views;
-    CUKERN_TRY(strided_view(a, row.in, on.shape, on.ndim, "a", &views.a));
-    CUKERN_TRY(strided_view(b, row.in, on.shape, on.ndim, "b", &views.b));
-    CUKERN_TRY(strided_view(out, row.out, on.shape, on.ndim, "out", &views.out));
-    return run_on_device(row.op, views, on.device, on.stream);
-}
-
-Status scalar_on_device(Row row, Strided a, const void *factor, Strided out, const OnDevice &on) noexcept {
-    Views views;
-    CUKERN_TRY(strided_view(a, row.in, on.shape, on.ndim, "a", &views.a));
-    CUKERN_TRY(strided_view(out, row.out, on.shape, on.ndim, "out", &views.out));
-    immediate_view(factor, row.in, &views.b);
-    return run_on_device(row.op, views, on.device, on.stream);
-}
-
-Status choice_on_device(Row row, Strided condition, Strided a, Strided b, Strided out,
-                        const OnDevice &on) noexcept {
-    Views views;
-    CUKERN_TRY(strided_view(condition, ElementType::uint8, on.shape, on.ndim, "condition", &views.control));
-    CUKERN_TRY(strided_view(a, row.in, on.shape, on.ndim, "a", &views.a));
-    CUKERN_TRY(strided_view(b, row.in, on.shape, on.ndim, "b", &views.b));
-    CUKERN_TRY(strided_view(out, row.out, on.shape, on.ndim, "out", &views.out));
-    return run_on_device(row.op, views, on.device, on.stream);
-}
-
-Status axpy_on_device(Row row, const void *a, Strided x, Strided y, Strided out, const OnDevice &on) noexcept {
-    Views views;
-    immediate_view(a, row.in, &views.control);
-    CUKERN_TRY(strided_view(x, row.in, on.shape, on.ndim, "x", &views.a));
-    CUKERN_TRY(strided_view(y, row.in, on.shape, on.ndim, "y", &views.b));
-    CUKERN_TRY(strided_view(out, row.out, on.shape, on.ndim, "out", &views.out));
-    return run_on_device(row.op, views, on.device, on.stream);
-}
-
 // `out` is packed.
 Status reduction_on_device(Row row, Strided a, const int *axes, int num_axes, void *out,
-                           const OnDevice &on) noexcept {
+                           const Place &place) noexcept {
+    const std::int64_t *const shape = place.shape();
+    const int ndim = place.ndim();
     Views views;
-    CUKERN_TRY(strided_view(a, row.in, on.shape, on.ndim, "a", &views.a));
+    CUKERN_TRY(place.view(a, row.in, "a", &views.a));
     ReduceCall call;
-    if (num_axes < 0 || num_axes > on.ndim)
-        return fail(CUKERN_INVALID_ARGUMENT, "num_axes is %d; expected 0 to %d", num_axes, on.ndim);
+    if (num_axes < 0 || num_axes > ndim)
+        return fail(CUKERN_INVALID_ARGUMENT, "num_axes is %d; expected 0 to %d", num_axes, ndim);
     if (axes == nullptr && num_axes > 0)
         return fail(CUKERN_INVALID_ARGUMENT, "axes is null, and num_axes is %d", num_axes);
     for (int i = 0; i < num_axes; ++i) {
-        if (axes[i] < 0 || axes[i] >= on.ndim)
-            return fail(CUKERN_INVALID_ARGUMENT, "axes[%d] is %d; expected 0 to %d", i, axes[i], on.ndim - 1);
+        if (axes[i] < 0 || axes[i] >= ndim)
+            return fail(CUKERN_INVALID_ARGUMENT, "axes[%d] is %d; expected 0 to %d", i, axes[i], ndim - 1);
         if (std::exchange(call.reduced[axes[i]], true))
             return fail(CUKERN_INVALID_ARGUMENT, "axes[%d] is %d, which is given twice", i, axes[i]);
     }
     std::int64_t kept[kMaxDims];
     int num_kept = 0;
     std::int64_t reduced = 1;
-    for (int d = 0; d < on.ndim; ++d) {
+    for (int d = 0; d < ndim; ++d) {
         if (call.reduced[d])
-            reduced *= on.shape[d];
+            reduced *= shape[d];
         else
-            kept[num_kept++] = on.shape[d];
+            kept[num_kept++] = shape[d];
     }
     if (reduced == 0 && !has_identity(row.op))
         return fail(CUKERN_INVALID_ARGUMENT, "no elements: %s has no identity", info(row.op).name);
@@ -281,7 +256,7 @@ Status reduction_on_device(Row row, Strided a, const int *axes, int num_axes, vo
     call.inputs[0] = &views.a;
     call.out = &views.out;
     StreamRef ref;
-    CUKERN_TRY(stream_ref(on.stream, on.device, &ref));
+    CUKERN_TRY(place.stream(&ref));
     return reduce(call, {true, ref});
 }
 
@@ -363,45 +338,52 @@ const char *cukern_backend(void) {
 
 cukern_status cukern_set_cublas_path(const char *path) { return open_cublas(path); }
 
-#define CUKERN_DEFINE_binary(id, T, S, R)                                                                     \
-    cukern_status CUKERN_SIGNATURE_binary(id, T, S, R) { return binary(row_of<T, R>(Op::id), a, b, out, n); } \
-    cukern_status CUKERN_SIGNATURE_DEV_binary(id, T, S, R) {                                                  \
-        return binary_on_device(row_of<T, R>(Op::id), {a, a_strides}, {b, b_strides}, {out, out_strides},     \
-                                {shape, ndim, device, stream});                                               \
-    }
-#define CUKERN_DEFINE_scalar(id, T, S, R)                                                          \
-    cukern_status CUKERN_SIGNATURE_scalar(id, T, S, R) {                                           \
-        return scalar(row_of<T, R>(Op::id), a, &factor, out, n);                                   \
+#define CUKERN_DEFINE_binary(id, T, S, R)                                                          \
+    cukern_status CUKERN_SIGNATURE_binary(id, T, S, R) {                                           \
+        return binary(row_of<T, R>(Op::id), {a, nullptr}, {b, nullptr}, {out, nullptr}, Place(n)); \
     }                                                                                              \
-    cukern_status CUKERN_SIGNATURE_DEV_scalar(id, T, S, R) {                                       \
-        return scalar_on_device(row_of<T, R>(Op::id), {a, a_strides}, &factor, {out, out_strides}, \
-                                {shape, ndim, device, stream});                                    \
+    cukern_status CUKERN_SIGNATURE_DEV_binary(id, T, S, R) {                                       \
+        return binary(row_of<T, R>(Op::id), {a, a_strides}, {b, b_strides}, {out, out_strides},    \
+                      Place(shape, ndim, device, stream));                                         \
     }
-#define CUKERN_DEFINE_unary(id, T, S, R)                                                                 \
-    cukern_status CUKERN_SIGNATURE_unary(id, T, S, R) { return unary(row_of<T, R>(Op::id), a, out, n); } \
-    cukern_status CUKERN_SIGNATURE_DEV_unary(id, T, S, R) {                                              \
-        return unary_on_device(row_of<T, R>(Op::id), {a, a_strides}, {out, out_strides},                 \
-                               {shape, ndim, device, stream});                                           \
+#define CUKERN_DEFINE_scalar(id, T, S, R)                                                     \
+    cukern_status CUKERN_SIGNATURE_scalar(id, T, S, R) {                                      \
+        return scalar(row_of<T, R>(Op::id), {a, nullptr}, &factor, {out, nullptr}, Place(n)); \
+    }                                                                                         \
+    cukern_status CUKERN_SIGNATURE_DEV_scalar(id, T, S, R) {                                  \
+        return scalar(row_of<T, R>(Op::id), {a, a_strides}, &factor, {out, out_strides},      \
+                      Place(shape, ndim, device, stream));                                    \
     }
-#define CUKERN_DEFINE_choice(id, T, S, R)                                                             \
-    cukern_status CUKERN_SIGNATURE_choice(id, T, S, R) {                                              \
-        return choice(row_of<T, R>(Op::id), condition, a, b, out, n);                                 \
-    }                                                                                                 \
-    cukern_status CUKERN_SIGNATURE_DEV_choice(id, T, S, R) {                                          \
-        return choice_on_device(row_of<T, R>(Op::id), {condition, condition_strides}, {a, a_strides}, \
-                                {b, b_strides}, {out, out_strides}, {shape, ndim, device, stream});   \
+#define CUKERN_DEFINE_unary(id, T, S, R)                                            \
+    cukern_status CUKERN_SIGNATURE_unary(id, T, S, R) {                             \
+        return unary(row_of<T, R>(Op::id), {a, nullptr}, {out, nullptr}, Place(n)); \
+    }                                                                               \
+    cukern_status CUKERN_SIGNATURE_DEV_unary(id, T, S, R) {                         \
+        return unary(row_of<T, R>(Op::id), {a, a_strides}, {out, out_strides},      \
+                     Place(shape, ndim, device, stream));                           \
     }
-#define CUKERN_DEFINE_axpy(id, T, S, R)                                                                       \
-    cukern_status CUKERN_SIGNATURE_axpy(id, T, S, R) { return axpy(row_of<T, R>(Op::id), &a, x, y, out, n); } \
-    cukern_status CUKERN_SIGNATURE_DEV_axpy(id, T, S, R) {                                                    \
-        return axpy_on_device(row_of<T, R>(Op::id), &a, {x, x_strides}, {y, y_strides}, {out, out_strides},   \
-                              {shape, ndim, device, stream});                                                 \
+#define CUKERN_DEFINE_choice(id, T, S, R)                                                                     \
+    cukern_status CUKERN_SIGNATURE_choice(id, T, S, R) {                                                      \
+        return choice(row_of<T, R>(Op::id), {condition, nullptr}, {a, nullptr}, {b, nullptr}, {out, nullptr}, \
+                      Place(n));                                                                              \
+    }                                                                                                         \
+    cukern_status CUKERN_SIGNATURE_DEV_choice(id, T, S, R) {                                                  \
+        return choice(row_of<T, R>(Op::id), {condition, condition_strides}, {a, a_strides}, {b, b_strides},   \
+                      {out, out_strides}, Place(shape, ndim, device, stream));                                \
+    }
+#define CUKERN_DEFINE_axpy(id, T, S, R)                                                              \
+    cukern_status CUKERN_SIGNATURE_axpy(id, T, S, R) {                                               \
+        return axpy(row_of<T, R>(Op::id), &a, {x, nullptr}, {y, nullptr}, {out, nullptr}, Place(n)); \
+    }                                                                                                \
+    cukern_status CUKERN_SIGNATURE_DEV_axpy(id, T, S, R) {                                           \
+        return axpy(row_of<T, R>(Op::id), &a, {x, x_strides}, {y, y_strides}, {out, out_strides},    \
+                    Place(shape, ndim, device, stream));                                             \
     }
 #define CUKERN_DEFINE_reduction(id, T, S, R)                                                                     \
     cukern_status CUKERN_SIGNATURE_reduction(id, T, S, R) { return reduction(row_of<T, R>(Op::id), a, out, n); } \
     cukern_status CUKERN_SIGNATURE_DEV_reduction(id, T, S, R) {                                                  \
         return reduction_on_device(row_of<T, R>(Op::id), {a, a_strides}, axes, num_axes, out,                    \
-                                   {shape, ndim, device, stream});                                               \
+                                   Place(shape, ndim, device, stream));                                          \
     }
 #define CUKERN_OP(id, kind, types, rule, doc)                                  \
     CUKERN_DEFINE_##kind(id, float, f32, CUKERN_RESULT_##rule##_f32)           \
