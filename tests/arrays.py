@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1.5e-45, 1e-310, 3e38, 1.7e308, 0.1]
+
+# Of a shape: that of the memory, and the view of it which has the shape; the same for NumPy's arrays and ours.
+View = tuple[Callable[[int, int], tuple[int, ...]], Callable[[Any], Any]]
+VIEWS: dict[str, View] = {
+    "packed": (lambda m, n: (m, n), lambda a: a),
+    "transposed": (lambda m, n: (n, m), lambda a: a.T),
+    "row": (lambda m, n: (n,), lambda a: a),
+    "column": (lambda m, n: (m, 1), lambda a: a),
+    "number": (lambda m, n: (), lambda a: a),
+    "every second column": (lambda m, n: (m, 2 * n), lambda a: a[:, ::2]),
+    "every second of an odd number": (lambda m, n: (m, 2 * n - 1), lambda a: a[:, ::2]),
+    "every third row": (lambda m, n: (3 * m, n), lambda a: a[::3]),
+    "backwards": (lambda m, n: (m, n), lambda a: a[::-1, ::-1]),
+    "transposed and backwards": (lambda m, n: (n, m), lambda a: a.T[::-1, ::-1]),
+    "every second of transposed": (lambda m, n: (2 * n, 2 * m), lambda a: a.T[::2, ::2]),
+    "wider": (lambda m, n: (m, n + 3), lambda a: a[:, 1:-2]),
+    "all rows but the first": (lambda m, n: (m + 1, n), lambda a: a[1:]),
+    "wider, transposed": (lambda m, n: (n, m + 3), lambda a: a[:, 1:-2].T),
+}
 
 
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from arrays import random_array
+from arrays import VIEWS, random_array
 from cases import each
 from conftest import SMALL, takes_few, use
 from oracles import assert_result, refusal
@@ -20,24 +19,6 @@ pytestmark = pytest.mark.usefixtures("backend")
 
 TYPES = ["float32", "float64", "float16", "int32", "int64", "int8", "complex128"]
 SHAPES = [(70, 130), (64, 64), (3, 1001), (1001, 3), (9, 600), (600, 9), (17, 33), (2, 5), (1, 300), (300, 1)]
-
-# Of a shape: that of the memory, and the view of it which has the shape; the same for NumPy's arrays and ours.
-View = tuple[Callable[[int, int], tuple[int, ...]], Callable[[Any], Any]]
-VIEWS: dict[str, View] = {
-    "packed": (lambda m, n: (m, n), lambda a: a),
-    "transposed": (lambda m, n: (n, m), lambda a: a.T),
-    "row": (lambda m, n: (n,), lambda a: a),
-    "column": (lambda m, n: (m, 1), lambda a: a),
-    "number": (lambda m, n: (), lambda a: a),
-    "every second column": (lambda m, n: (m, 2 * n), lambda a: a[:, ::2]),
-    "every second of an odd number": (lambda m, n: (m, 2 * n - 1), lambda a: a[:, ::2]),
-    "every third row": (lambda m, n: (3 * m, n), lambda a: a[::3]),
-    "backwards": (lambda m, n: (m, n), lambda a: a[::-1, ::-1]),
-    "transposed and backwards": (lambda m, n: (n, m), lambda a: a.T[::-1, ::-1]),
-    "every second of transposed": (lambda m, n: (2 * n, 2 * m), lambda a: a.T[::2, ::2]),
-    "wider": (lambda m, n: (m, n + 3), lambda a: a[:, 1:-2]),
-    "wider, transposed": (lambda m, n: (n, m + 3), lambda a: a[:, 1:-2].T),
-}
 
 
 def make(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, view: str) -> tuple[np.ndarray, cukern.Array]:
