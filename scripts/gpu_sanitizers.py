@@ -74,7 +74,7 @@ KERNEL_TEMPLATES = [
         "rows_kernel",
         "short_rows_kernel",
     ),
-    *("columns_kernel", "combine_kernel", "broadcast_kernel", "transpose_kernel"),
+    *("columns_kernel", "short_columns_kernel", "combine_kernel", "broadcast_kernel", "transpose_kernel"),
     *("interleaved_kernel", "where_kernel", "convert_kernel"),
     *("scan_lines_kernel", "scan_columns_kernel", "clear_totals_kernel"),
 ]

@@ -194,6 +194,7 @@ def works() -> dict[str, Work]:
         "rows": work(cukern.sum, x, empty(1024), x, axis=1),
         "short_rows": work(cukern.sum, short_rows, empty(100_000), short_rows, axis=1),
         "columns": work(cukern.sum, x, empty(1024), x, axis=0),
+        "short_columns": work(cukern.sum, short_rows[:, :3], empty(100_000), short_rows[:, :3], axis=1),
         "combine": work(cukern.sum, line, empty(), line),
         "scan_columns": work(cukern.cumulative_sum, lines, empty(48, 4800), lines, axis=0),
         "scan_lines": work(cukern.cumulative_sum, line, empty(1 << 20), line),

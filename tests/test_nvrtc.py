@@ -34,7 +34,10 @@ KERNELS = {
         "rows_kernel<Reducer<Op::max, float>, float, float, true>",
         "short_rows_kernel<SumOrProduct<Float16>, Float16, Float16>",
     ],
-    "device/reduce/columns.cuh": ["columns_kernel<SumOrProduct<float>, float, float, 4, 8>"],
+    "device/reduce/columns.cuh": [
+        "columns_kernel<SumOrProduct<float>, float, float, 4, 8>",
+        "short_columns_kernel<Reducer<Op::var, float>, float, float>",
+    ],
     "device/scan/lines.cuh": ["scan_lines_kernel<Op::sum, float>", "scan_lines_kernel<Op::prod, Complex64>"],
     "device/matmul/join_tiles.cuh": ["join_tiles_kernel<float>", "join_tiles_kernel<Complex128>"],
     "device/reduce/group.cuh": ["combine_kernel<Reducer<Op::var, double>, double>"],

@@ -185,6 +185,36 @@ def test_dimensions_between_others(name: str, dtype: np.dtype, rng: np.random.Ge
                 assert_reduced(cukern.asnumpy(getattr(cukern, name)(x, axis=axes)), name, a, axis=axes)
 
 
+@pytest.mark.parametrize(
+    "dtype", [np.dtype(t) for t in ("bool", "int8", "uint16", "float16", "int64", "float32", "complex128")], ids=str
+)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_columns_of_few_elements(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    """A thread takes a column of up to 16 elements, in one or two dimensions; equal ones are among them."""
+    for n in (2, 4, 5, 16, 17):
+        for shape, axes in (((n, 331), 0), ((37, n, 3), 1), ((65, n), 1), ((2, 33, n // 2, 5), (0, 2)), ((n,), 0)):
+            if name in INDICES and isinstance(axes, tuple):
+                continue
+            base = values(rng, name, (*shape[:-1], shape[-1] + 3), dtype)
+            if name in INDICES:
+                base = np.abs(base) % 3 if dtype.kind in "iu" else base.round()
+            a, x = base[..., 1:-2], cukern.asarray(base)[..., 1:-2]
+            for turned in (slice(None), slice(None, None, -1)):
+                result = getattr(cukern, name)(x[turned], axis=axes)
+                assert_reduced(cukern.asnumpy(result), name, a[turned], axis=axes)
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(t) for t in ("bool", "int16", "float32", "complex64")], ids=str)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_short_rows_of_windows(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    """Rows that do not merge and are too short for threads to lie along them: they lie along the next dimension."""
+    for n in (2, 3, 7):
+        base = values(rng, name, (6, 5, 90, n + 3), dtype)
+        a, x = base[..., 1:-2], cukern.asarray(base)[..., 1:-2]
+        for axes in [None] if name in INDICES else [None, (0, 2, 3), (1, 2, 3), (2, 3)]:
+            assert_reduced(cukern.asnumpy(getattr(cukern, name)(x, axis=axes)), name, a, axis=axes)
+
+
 @pytest.mark.parametrize("name", ["any", "all", "max", "min", "argmax", "argmin"])
 def test_bytes_that_are_true(name: str) -> None:
     """A bool is true by any byte but 0, also where it is compared."""

@@ -10,6 +10,9 @@
 //   pairs, and the results are stored in the order of the columns. Blocks share the rows or the segments of few
 //   results. Of a few long rows a thread takes all, of aligned long elements by half a vector, so that more blocks
 //   are under way. Limited by device memory.
+// short_columns_kernel
+//   Idea: of columns of few elements, which no vectors serve, a thread takes one: what columns_kernel does to
+//   share them out takes longer than they do. Limited by instructions.
 #pragma once
 
 #include "device/follow.cuh"
@@ -177,14 +180,10 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<F, T, size>)
         using Few = Int<kInFlight>;
         if (p.deep)
             while (i + (loads - 1) * height < end) take(Most{}, all);
-        constexpr bool kHasRest = loads > kInFlight;
-        if constexpr (kHasRest && !is_heavy<F>)
+        if constexpr (size == 1 && !is_heavy<F>)
             while (i + (kInFlight - 1) * height < end) take(Few{}, all);
         const auto rest = [&](int j) { return i + j * height < end; };
-        if constexpr (kHasRest && is_heavy<F>)  // one loop, since the code of each is long
-            while (i < end) take(Few{}, rest);
-        else if (i < end)
-            take(Few{}, rest);
+        while (i < end) take(Few{}, rest);
     }
     if constexpr (kStoresVectors<F, R, size>) {
         if (p.stores_vectors) {
@@ -207,6 +206,35 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<F, T, size>)
         });
 }
 
+template <typename T, typename R, typename A>
+struct ShortColumnsParams : ShortColumnsPlan {
+    const T *in;
+    Target<R, A> target;
+};
+
+template <typename F, typename T, typename R>
+__global__ void __launch_bounds__(kThreads)
+    short_columns_kernel(const __grid_constant__ ShortColumnsParams<T, R, typename F::A> p) {
+    const F f = reducer_of<F>(p.target.finish);
+    const unsigned column = blockIdx.x * kThreads + threadIdx.x;
+    follow_kernel_before();
+    if (column >= p.columns) return;
+    std::int64_t place = 0;
+    const T *const elements = p.in + p.kept.offset_at(column, &place);
+    typename F::A sums[1] = {f.identity()};
+    if constexpr (gives_index<F>) sums[0].index = 0;  // unless another element compares better than the identity
+#pragma unroll 1
+    for (int i = 0; i < p.n; i += kInFlight) {
+        const auto is_there = [&](int j) { return i + j < p.n; };
+        Loaded<T, 1> x[kInFlight];
+#pragma unroll
+        for (int j = 0; j < kInFlight; ++j)
+            if (is_there(j)) x[j] = *reinterpret_cast<const Loaded<T, 1> *>(elements + p.places[i + j]);
+        join_columns<F, T, 1>(f, sums, x, i, 1, p.target.bits, is_there);
+    }
+    p.target.template store<F>(place, 0, sums[0]);
+}
+
 template <typename F, typename T, int size>
 inline constexpr int kColumnLoads = column_loads(sizeof(T), size, is_heavy<F>);
 template <typename F, typename T>
@@ -220,6 +248,15 @@ cudaError_t launch_columns(const ReduceLaunch &launch, cudaStream_t stream) noex
     ColumnsParams<T, R, typename F::A> p;
     const ReduceGrid grid = plan_columns(launch, traits_of<F, T>(), &p);
     p.in = static_cast<const T *>(launch.in);
+    if (grid.is_short) {
+        ShortColumnsParams<T, R, typename F::A> short_columns;
+        const unsigned blocks = plan_short_columns(launch, &short_columns);
+        short_columns.in = static_cast<const T *>(launch.in);
+        short_columns.target = make_target<F, T, R>(launch, 1);
+        const cudaError_t error =
+            launch_kernel<short_columns_kernel<F, T, R>>(blocks, kThreads, stream, short_columns);
+        return error != cudaSuccess ? error : combine<F, R>(launch, short_columns.target, stream);
+    }
     p.target = make_target<F, T, R>(launch, grid.parts);
     cudaError_t error = cudaErrorInvalidValue;
     const auto with = [&](auto size, auto loads) {

@@ -306,6 +306,7 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const CombineParams<R
     typename F::A value = f.identity();
     follow_kernel_before();
     if (result < p.results)
+#pragma unroll 1
         for (int part = p.groups.lane(); part < p.target.parts; part += p.groups.size())
             value = f.join(value, p.target.partial[result * p.target.parts + part]);
     value = join_group(f, value, p.groups);

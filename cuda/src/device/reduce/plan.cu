@@ -31,11 +31,11 @@ bool begins_at_vector(const ReduceLaunch &launch) noexcept {
     return reinterpret_cast<std::uintptr_t>(launch.in) % 16 == 0;
 }
 
-// The dimension of the least steps, of those longer than 1; -1: none.
-int fastest_of(const std::int64_t *shape, const std::int64_t *strides, int ndim) noexcept {
+// The dimension of the least steps, of those of at least so many elements; -1: none.
+int fastest_of(const std::int64_t *shape, const std::int64_t *strides, int ndim, std::int64_t least = 2) noexcept {
     int found = -1;
     for (int d = ndim - 1; d >= 0; --d)
-        if (shape[d] > 1 && strides[d] != 0 && (found < 0 || std::abs(strides[d]) < std::abs(strides[found])))
+        if (shape[d] >= least && strides[d] != 0 && (found < 0 || std::abs(strides[d]) < std::abs(strides[found])))
             found = d;
     return found;
 }
@@ -55,12 +55,19 @@ ColumnsLayout lay_columns(const ReduceLaunch &launch, bool index) noexcept {
     ColumnsLayout layout;
     const int last = launch.num_reduced - 1;
     layout.across = fastest_of(launch.kept_shape, launch.kept_strides, launch.num_kept);
-    const int fastest = std::max(0, fastest_of(launch.reduced_shape, launch.reduced_strides, launch.num_reduced));
+    // Threads lie along one that has elements for them, if there is one.
+    int fastest = -1;
+    for (const std::int64_t least : {index ? 2 : kLeastRows, std::int64_t{2}})
+        if (fastest < 0)
+            fastest = fastest_of(launch.reduced_shape, launch.reduced_strides, launch.num_reduced, least);
+    fastest = std::max(0, fastest);
     layout.along_down = layout.across < 0 ||
                         std::abs(launch.reduced_strides[fastest]) < std::abs(launch.kept_strides[layout.across]);
     layout.down = longest_of(launch.reduced_shape, launch.num_reduced);
-    if (layout.along_down && launch.reduced_shape[fastest] >= kLeastRows) layout.down = fastest;
-    // Of indices the first or the last one, to which the others' index is added.
+    // Of indices the first or the last one, to which the others' index is added: the last one's lie together, as
+    // short as it may be.
+    if (layout.along_down && (launch.reduced_shape[fastest] >= kLeastRows || (index && fastest == last)))
+        layout.down = fastest;
     if (index && layout.down > 0) layout.down = last;
     layout.along_down = layout.along_down && layout.down == fastest;
     return layout;
@@ -93,6 +100,23 @@ ColumnsOrder order_columns(const ReduceLaunch &launch, int across) noexcept {
     for (int d = launch.num_kept - 1; d >= 0; --d)
         if (!is_ordered[d]) add(d);
     return order;
+}
+
+// The kept dimensions in this order, of vectors of `size` columns. Returns the step of columns in `out`.
+std::int64_t add_kept(const ReduceLaunch &launch, int across, const ColumnsOrder &order, int size,
+                      PairedDimensions *kept) noexcept {
+    std::int64_t place = 1;  // in `out`, of the dimensions from the fastest on
+    std::int64_t places[kMaxReduceDims];
+    for (int d = launch.num_kept - 1; d >= 0; --d) {
+        places[d] = place;
+        place *= launch.kept_shape[d];
+    }
+    for (int i = launch.num_kept - 1; i >= 0; --i) {
+        const int d = order.dimensions[i];
+        const int by = d == across ? size : 1;
+        kept->add(launch.kept_shape[d] / by, launch.kept_strides[d] * by, places[d] * by);
+    }
+    return across < 0 ? 1 : places[across];
 }
 
 // Whether columns are packed, and all rows begin at a vector and end with one.
@@ -197,19 +221,9 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
     if (in_order && are_vectors(launch, traits, layout.across) && !are_few_vectors(launch, traits, layout.down))
         grid.size = halves ? std::max(1, traits.vector / 2) : traits.vector;
     const int size = grid.size;
+    grid.is_short = size == 1 && launch.reduced <= short_column(traits.element_bytes);
     p.columns = static_cast<unsigned>(launch.kept / size);
-    std::int64_t place = 1;  // in `out`, of the dimensions from the fastest on
-    std::int64_t places[kMaxReduceDims];
-    for (int d = launch.num_kept - 1; d >= 0; --d) {
-        places[d] = place;
-        place *= launch.kept_shape[d];
-    }
-    for (int i = launch.num_kept - 1; i >= 0; --i) {
-        const int d = order.dimensions[i];
-        const int by = d == layout.across ? size : 1;
-        p.kept.add(launch.kept_shape[d] / by, launch.kept_strides[d] * by, places[d] * by);
-    }
-    p.out_stride = layout.across < 0 ? 1 : places[layout.across];
+    p.out_stride = add_kept(launch, layout.across, order, size, &p.kept);
     p.n = static_cast<int>(launch.reduced_shape[layout.down]);
     p.stride = launch.reduced_strides[layout.down];
     p.num_segments = static_cast<int>(launch.reduced / p.n);
@@ -226,8 +240,15 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
                p.n >> p.height_bits > kInFlight)
             ++p.height_bits;
     } else {
-        // Rows of threads where there are enough rows of elements for each to have some loads in flight.
-        p.height_bits = tile_height_bits(grid.few, p.n, size * traits.element_bytes);
+        // Rows of threads where there are enough rows of elements for each to have some loads in flight; not where
+        // there are results for all threads: each has to find its place.
+        const bool few = grid.few || p.columns >= kColumnBlocks * kThreads;
+        p.height_bits = tile_height_bits(few, p.n, size * traits.element_bytes);
+        // More of them where multiprocessors are idle, and no blocks share rows.
+        while (size == 1 && launch.scratch == nullptr && p.height_bits < kMostHeightBits &&
+               launch.kept << p.height_bits < kMultiprocessors * kThreads &&
+               p.n >> p.height_bits >= 2 * kVectorLoads)
+            ++p.height_bits;
         p.width_bits = std::min(kThreadBits - p.height_bits, bits_from(order.beside / size));
         // Narrow tiles: more rows of threads, but where there are results enough not for so few elements of each.
         const auto has_few_results = [&] { return launch.kept << p.height_bits < kColumnBlocks * kThreads; };
@@ -254,8 +275,7 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
     const std::int64_t row_parts = in_whole_rounds && p.n / whole > 1 ? divided_up(p.n, whole) : p.n / whole;
     const std::int64_t segment_parts =
         p.num_segments / (segments_of(std::max(1, p.n >> p.height_bits)) * p.segment_step);
-    const std::int64_t wanted = size > 1 ? kVectorColumnBlocks : kColumnBlocks;
-    grid.parts = parts_for(launch, traits, wanted, blocks, std::max(row_parts, segment_parts));
+    grid.parts = parts_for(launch, traits, kSharedColumnBlocks, blocks, std::max(row_parts, segment_parts));
     const bool shares_rows = row_parts >= segment_parts;
     p.share = shares_rows ? static_cast<int>(divided_up(p.n, grid.parts)) : p.n;
     if (in_whole_rounds && shares_rows && grid.parts > 1) {
@@ -268,6 +288,23 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
     grid.blocks = static_cast<unsigned>(blocks * grid.parts);
     p.segment_share = shares_rows ? p.num_segments : static_cast<int>(divided_up(p.num_segments, grid.parts));
     return grid;
+}
+
+unsigned plan_short_columns(const ReduceLaunch &launch, ShortColumnsPlan *plan) noexcept {
+    ShortColumnsPlan &p = *plan;
+    const int across = fastest_of(launch.kept_shape, launch.kept_strides, launch.num_kept);
+    add_kept(launch, across, order_columns(launch, across), 1, &p.kept);
+    p.columns = static_cast<unsigned>(launch.kept);
+    p.n = static_cast<int>(launch.reduced);
+    for (int i = 0; i < p.n; ++i) {
+        int index = i;
+        for (int d = launch.num_reduced - 1; d >= 0; --d) {
+            const int length = static_cast<int>(launch.reduced_shape[d]);
+            p.places[i] += index % length * launch.reduced_strides[d];
+            index /= length;
+        }
+    }
+    return static_cast<unsigned>(divided_up(launch.kept, kThreads));
 }
 
 }  // namespace cukern::cuda

@@ -67,11 +67,19 @@ struct ColumnsPlan {
     __host__ __device__ bool is_alone() const { return tile.bits == width_bits; }
 };
 
+// Columns of few elements, of which a thread takes one.
+struct ShortColumnsPlan {
+    unsigned columns;
+    int n;
+    PairedDimensions kept;                   // as of ColumnsPlan
+    std::int64_t places[kShortColumn] = {};  // of the elements of a column, in the order of their indices
+};
+
 // Blocks, and how many of them share a result; and which kernel of the family.
 struct ReduceGrid {
     unsigned blocks;
     int parts;
-    bool is_short;  // rows of a vector a thread at most
+    bool is_short;  // rows of a vector a thread at most, or columns of few elements
     bool split;     // rows that blocks share
     bool few;       // columns of few rows
     int size;       // columns of a thread
@@ -80,6 +88,7 @@ struct ReduceGrid {
 #ifndef __CUDACC_RTC__  // which compiles the kernels alone
 ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, RowsPlan *plan) noexcept;
 ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, ColumnsPlan *plan) noexcept;
+unsigned plan_short_columns(const ReduceLaunch &launch, ShortColumnsPlan *plan) noexcept;  // returns the blocks
 #endif
 
 }  // namespace cukern::cuda

@@ -48,11 +48,16 @@ constexpr int row_loads(int element_bytes, bool heavy, bool split) {
     return split ? loads_of(element_bytes, heavy ? 12 : 16) : kInFlight;
 }
 
-// Columns: blocks that share them, 8 for each multiprocessor.
+// Columns: as many blocks as run at once, 8 for each multiprocessor. There are threads enough where each has a
+// result.
 constexpr std::int64_t kColumnBlocks = 1056;
-// Of vectors of columns, which need more registers: about as many as run at once. Twice as many, of which the last
-// run alone, took sums over axis 0 of (16384, 16384) 3 percent longer in float32 and 4 in bfloat16.
-constexpr std::int64_t kVectorColumnBlocks = 528;
+// Blocks that share columns. Twice as many took sums over axis 0 of (16384, 16384) 3 percent longer in float32 and
+// 4 in bfloat16, and reductions of single columns up to a fifth.
+constexpr std::int64_t kSharedColumnBlocks = 528;
+// Elements of a column up to which a thread takes all of them; of 16 bytes those that it loads at once: a second
+// round of 5 complex128 took 1.12 of the time.
+constexpr int kShortColumn = 16;
+constexpr int short_column(int element_bytes) { return element_bytes < 16 ? kShortColumn : kInFlight; }
 constexpr int kVectorLoads = 8;
 // Elements up to which a thread takes a single column, not a vector of them: the unrolled code of a vector of
 // short elements takes longer than what it loads. `max` of 4 rows of 30528 uint8 took 4.3 us by vectors, 1.7 by
@@ -94,5 +99,6 @@ constexpr int column_blocks_at_once(int element_bytes, int size, bool variance) 
 constexpr int tile_height_bits(bool few, std::int64_t rows, int load_bytes) {
     return few || rows < 16 ? 0 : rows < 32 ? 1 : load_bytes == 8 ? 3 : 2;
 }
+constexpr int kMostHeightBits = 4;  // of them, where there are few columns
 
 }  // namespace cukern::cuda
