@@ -8,8 +8,7 @@
 //   it does so in each segment, a place in the other reduced dimensions. A block is a row of tiles, each of so
 //   many columns, rows and segments. The threads of a tile that have the same columns join in shared memory, in
 //   pairs, and the results are stored in the order of the columns. Blocks share the rows or the segments of few
-//   results. Of a few long rows a thread takes all, of aligned long elements by half a vector, so that more blocks
-//   are under way. Limited by device memory.
+//   results. Limited by device memory.
 // short_columns_kernel
 //   Idea: of columns of few elements, which no vectors serve, a thread takes one: what columns_kernel does to
 //   share them out takes longer than they do. Limited by instructions.
@@ -178,9 +177,10 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<F, T, size>)
         const auto all = [](int) { return true; };
         using Most = Int<loads>;
         using Few = Int<kInFlight>;
-        if (p.deep)
-            while (i + (loads - 1) * height < end) take(Most{}, all);
-        if constexpr (size == 1 && !is_heavy<F>)
+        if constexpr (loads > kInFlight)
+            if (p.deep)
+                while (i + (loads - 1) * height < end) take(Most{}, all);
+        if constexpr (size == 1 && sizeof(T) < 8 && !is_heavy<F>)  // elsewhere comparing takes little time
             while (i + (kInFlight - 1) * height < end) take(Few{}, all);
         const auto rest = [&](int j) { return i + j * height < end; };
         while (i < end) take(Few{}, rest);
@@ -237,14 +237,11 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename F, typename T, int size>
 inline constexpr int kColumnLoads = column_loads(sizeof(T), size, is_heavy<F>);
-template <typename F, typename T>
-inline constexpr int kShortColumnLoads = short_column_loads(gives_index<F>, is_floating(ElementTypeOf<T>::value));
 
 #ifndef __CUDACC_RTC__  // which compiles the kernels alone
 template <typename F, typename T, typename R>
 cudaError_t launch_columns(const ReduceLaunch &launch, cudaStream_t stream) noexcept {
     constexpr int kSize = Vector<T>::kSize;
-    constexpr int kHalf = kSize / 2;
     ColumnsParams<T, R, typename F::A> p;
     const ReduceGrid grid = plan_columns(launch, traits_of<F, T>(), &p);
     p.in = static_cast<const T *>(launch.in);
@@ -267,8 +264,6 @@ cudaError_t launch_columns(const ReduceLaunch &launch, cudaStream_t stream) noex
     if (grid.size == 1) with(Int<1>{}, Int<kColumnLoads<F, T, 1>>{});
     if constexpr (kSize > 1 && !has_columns_alone<F>) {
         if (grid.size == kSize) with(Int<kSize>{}, Int<kColumnLoads<F, T, kSize>>{});
-        if constexpr (sizeof(T) >= 4 && kHalf > 1 && !is_variance<F>)
-            if (grid.size == kHalf) with(Int<kHalf>{}, Int<kShortColumnLoads<F, T>>{});
     }
     return error != cudaSuccess ? error : combine<F, R>(launch, p.target, stream);
 }

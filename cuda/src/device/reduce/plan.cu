@@ -131,7 +131,7 @@ bool are_vectors(const ReduceLaunch &launch, const ReduceTraits &traits, int acr
 // idle, unless rows are shared, and single columns do not.
 bool are_few_vectors(const ReduceLaunch &launch, const ReduceTraits &traits, int down) noexcept {
     const std::int64_t elements = launch.kept * launch.reduced;
-    const int height_bits = tile_height_bits(false, launch.reduced_shape[down], 16);
+    const int height_bits = tile_height_bits(launch.reduced_shape[down], 16);
     const std::int64_t blocks = (launch.kept << height_bits) / kThreads;  // of single columns
     return elements < kLittleWork || (elements < kMediumWork && blocks / traits.vector < kMultiprocessors / 2 &&
                                       blocks >= kMultiprocessors / 4);
@@ -181,7 +181,7 @@ ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, Row
         ++p.groups.bits;
     const std::int64_t blocks = divided_up(launch.kept, kThreads >> p.groups.bits);
     // Of a segment: with all loads that threads have, or where that leaves multiprocessors idle, with fewer.
-    const std::int64_t most_loads = row_loads(traits.element_bytes, traits.is_heavy(), true);
+    const std::int64_t most_loads = row_loads(traits.element_bytes, traits.index, traits.variance, true);
     const int least_loads = p.groups.bits == kThreadBits ? least_row_loads(traits.element_bytes) : kInFlight;
     const std::int64_t shares = std::max(
         vectors / (kThreads * most_loads),
@@ -203,7 +203,7 @@ ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, Row
     if (grid.split)
         p.loads = static_cast<int>(std::min(divided_up(vectors, std::int64_t{kThreads} * p.share), most_loads));
     // What threads add to an index beyond the end stays below what ReduceLimits leaves.
-    static_assert(kRowBlocks * kThreads * row_loads(16, false, true) < 1 << 22);
+    static_assert(kRowBlocks * kThreads * row_loads(8, false, false, true) < 1 << 22);
     grid.blocks = static_cast<unsigned>(blocks * grid.parts);
     return grid;
 }
@@ -213,13 +213,11 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
     ReduceGrid grid{};
     const ColumnsLayout layout = lay_columns(launch, traits.index);
     const ColumnsOrder order = order_columns(launch, layout.across);
-    grid.few = launch.reduced <= kFewRows && order.beside / traits.vector >= kColumnBlocks * kThreads;
     // Of single columns alone may loads come in another order than their indices, as those of several segments do.
     const bool in_order = !traits.index || launch.num_reduced == 1;
-    const bool halves = grid.few && traits.element_bytes >= 4 && !traits.variance;
     grid.size = 1;
     if (in_order && are_vectors(launch, traits, layout.across) && !are_few_vectors(launch, traits, layout.down))
-        grid.size = halves ? std::max(1, traits.vector / 2) : traits.vector;
+        grid.size = traits.vector;
     const int size = grid.size;
     grid.is_short = size == 1 && launch.reduced <= short_column(traits.element_bytes);
     p.columns = static_cast<unsigned>(launch.kept / size);
@@ -242,8 +240,8 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
     } else {
         // Rows of threads where there are enough rows of elements for each to have some loads in flight; not where
         // there are results for all threads: each has to find its place.
-        const bool few = grid.few || p.columns >= kColumnBlocks * kThreads;
-        p.height_bits = tile_height_bits(few, p.n, size * traits.element_bytes);
+        const bool fills = p.columns >= kColumnBlocks * kThreads;
+        p.height_bits = fills ? 0 : tile_height_bits(p.n, size * traits.element_bytes);
         // More of them where multiprocessors are idle, and no blocks share rows.
         while (size == 1 && launch.scratch == nullptr && p.height_bits < kMostHeightBits &&
                launch.kept << p.height_bits < kMultiprocessors * kThreads &&

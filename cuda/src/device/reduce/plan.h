@@ -81,7 +81,6 @@ struct ReduceGrid {
     int parts;
     bool is_short;  // rows of a vector a thread at most, or columns of few elements
     bool split;     // rows that blocks share
-    bool few;       // columns of few rows
     int size;       // columns of a thread
 };
 

@@ -21,7 +21,7 @@
 namespace cukern::cuda {
 
 template <typename F, typename T, bool split>
-inline constexpr int kRowLoads = row_loads(sizeof(T), is_heavy<F>, split);
+inline constexpr int kRowLoads = row_loads(sizeof(T), gives_index<F>, is_variance<F>, split);
 
 template <typename T, typename R, typename A>
 struct RowsParams : RowsPlan {
@@ -269,9 +269,14 @@ __global__ void __launch_bounds__(kThreads)
         const int vector = edge % 2 * (r.vectors - 1);
         if (r.is_whole(vector, p.n) || (edge % 2 > 0 && vector == 0)) continue;
         const A value = reduce_edge<F, T>(f, r.base, vector, r.shift, p.n, p.target.bits);
+        A sum = sums[0];  // one join, whose code may be long
+#pragma unroll
+        for (int j = 1; j < kInFlight; ++j)
+            if (j == in_flight) sum = sums[j];
+        sum = f.join(sum, value);
 #pragma unroll
         for (int j = 0; j < kInFlight; ++j)
-            if (j == in_flight) sums[j] = f.join(sums[j], value);
+            if (j == in_flight) sums[j] = sum;
     }
     const int held = join_rows(f, sums, p.groups);
     // Threads whose numbers differ in the other bits hold the same.

@@ -43,9 +43,11 @@ constexpr int row_vectors(bool index) { return index ? 32 : 16; }
 // of argmax half. With one vector some took up to 1.2 of the time.
 constexpr int kShortRowVectors = 2;
 // Loads of a thread along a row. Of rows that blocks share it has many more to do, as many as registers hold
-// beside an index, or what a variance is made of.
-constexpr int row_loads(int element_bytes, bool heavy, bool split) {
-    return split ? loads_of(element_bytes, heavy ? 12 : 16) : kInFlight;
+// beside an index. With 8 such rows of up to 8 bytes took 1.05 of the time, variances 0.87 to 1, elements of 16
+// bytes as long.
+constexpr int row_loads(int element_bytes, bool index, bool variance, bool split) {
+    if (!split) return kInFlight;
+    return loads_of(element_bytes, variance || element_bytes == 16 ? 8 : index ? 12 : 16);
 }
 
 // Columns: as many blocks as run at once, 8 for each multiprocessor. There are threads enough where each has a
@@ -86,18 +88,14 @@ constexpr std::int64_t kHeavyRows = 32;
 constexpr bool is_deep(int element_bytes, int size, bool heavy, bool wide) {
     return size > 1 || element_bytes != 4 || heavy || !wide;
 }
-// Few rows, of which a thread takes all, by half a vector, so that more blocks are under way. Indices of floats,
-// which compare for NaNs too, were faster with sixteen loads.
-constexpr std::int64_t kFewRows = 32;
-constexpr int short_column_loads(bool index, bool is_float) { return index && is_float ? 16 : 8; }
 // Blocks at once on a multiprocessor, for which registers are left (0: any): for short elements, where it was
 // faster by up to 7 %; others need the registers.
 constexpr int column_blocks_at_once(int element_bytes, int size, bool variance) {
     return element_bytes < 4 && size > 1 && !variance ? 4 : 0;
 }
 // Bits of the rows of threads of a tile.
-constexpr int tile_height_bits(bool few, std::int64_t rows, int load_bytes) {
-    return few || rows < 16 ? 0 : rows < 32 ? 1 : load_bytes == 8 ? 3 : 2;
+constexpr int tile_height_bits(std::int64_t rows, int load_bytes) {
+    return rows < 16 ? 0 : rows < 32 ? 1 : load_bytes == 8 ? 3 : 2;
 }
 constexpr int kMostHeightBits = 4;  // of them, where there are few columns
 
