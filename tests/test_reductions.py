@@ -204,6 +204,20 @@ def test_columns_of_few_elements(name: str, dtype: np.dtype, rng: np.random.Gene
                 assert_reduced(cukern.asnumpy(result), name, a[turned], axis=axes)
 
 
+@pytest.mark.parametrize(
+    "dtype", [np.dtype(t) for t in ("int8", "float16", "int32", "float64", "complex64", "complex128")], ids=str
+)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_rows_that_are_taken_as_columns(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    """Short rows; how short depends on whether they are aligned to vectors, on the type and on the reduction."""
+    for n in (12, 13, 32, 33, 64, 65):
+        for shape in ((131, n), (3, 40, n)):
+            base = values(rng, name, (*shape[:-1], shape[-1] + 3), dtype)
+            for part in (base[..., 1:-2], np.ascontiguousarray(base[..., 1:-2])):
+                x = cukern.asarray(base)[..., 1:-2] if part.base is base else cukern.asarray(part)
+                assert_reduced(cukern.asnumpy(getattr(cukern, name)(x, axis=-1)), name, part, axis=-1)
+
+
 @pytest.mark.parametrize("dtype", [np.dtype(t) for t in ("bool", "int16", "float32", "complex64")], ids=str)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_short_rows_of_windows(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:

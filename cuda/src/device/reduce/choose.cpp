@@ -5,11 +5,29 @@
 
 namespace cukern::cuda {
 
+namespace {
+
+// Whether packed rows begin at vectors of 16 bytes and end with them.
+bool are_vectors(const ReduceLaunch &launch) noexcept {
+    const int size = size_of(launch.type);
+    bool whole = reinterpret_cast<std::uintptr_t>(launch.in) % 16 == 0 && launch.reduced * size % 16 == 0;
+    for (int d = 0; d < launch.num_kept; ++d) whole = whole && launch.kept_strides[d] * size % 16 == 0;
+    return whole;
+}
+
+// Indices and variances, of which joins are long.
+bool is_heavy(Op op) noexcept {
+    return op == Op::argmax || op == Op::argmin || info(op).rule == ResultRule::variance;
+}
+
+}  // namespace
+
 bool reduces_along_rows(const ReduceLaunch &launch) noexcept {
     const int last = launch.num_reduced - 1;
     if (last < 0 || launch.reduced_strides[last] != 1) return false;
+    if (last == 0 && launch.reduced <= short_row(size_of(launch.type), is_heavy(launch.op), are_vectors(launch)))
+        return false;
     const std::int64_t bytes = launch.reduced_shape[last] * size_of(launch.type);
-    if (last == 0 && launch.reduced <= kTinyRow && bytes % 16 != 0) return false;
     return last == 0 || bytes >= (launch.kept < kFewResults ? kShortSegmentOfFew : kShortSegment);
 }
 

@@ -17,10 +17,14 @@ constexpr int loads_of(int element_bytes, int loads) { return element_bytes < 4 
 // Which family: rows of the packed dimension where they are of at least so many bytes, of several that a group
 // takes one after the other.
 constexpr std::int64_t kShortSegment = 128;
-// Rows of so few elements that are not whole vectors: a thread takes one, as a column. Of 3 float64 and of 7
-// float32 they took 0.38 and 0.48 of the time; each further element is another pass over the same lines of the
-// cache.
-constexpr std::int64_t kTinyRow = 8;
+// Rows of up to so many elements are taken as columns: where rows are vectors, and where they are not, so that
+// edges take as long as all else. Of 9 and of 12 elements that took 0.25 to 1 of the time, of 4 to 64 in memory
+// that is not aligned to vectors 0.16 to 1 (of 49 bytes or float32 1.1); variances and indices of 20 aligned
+// float64 0.34 and 0.54.
+constexpr std::int64_t short_row(int element_bytes, bool heavy, bool is_vectors) {
+    if (is_vectors) return heavy && element_bytes >= 8 ? 32 : 12;
+    return element_bytes < 4 ? 32 : 64;
+}
 // Of few results, a block has fewer groups for rows than threads: there the columns, whose threads share segments.
 constexpr std::int64_t kFewResults = 32;
 constexpr std::int64_t kShortSegmentOfFew = 2048;
