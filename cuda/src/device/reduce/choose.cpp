@@ -1,4 +1,6 @@
 // Which kernels a reduction takes.
+#include <algorithm>
+
 #include "device/kernels.h"
 #include "device/reduce/tuning.h"
 #include "formulas/reducers.cuh"
@@ -20,13 +22,19 @@ bool is_heavy(Op op) noexcept {
     return op == Op::argmax || op == Op::argmin || info(op).rule == ResultRule::variance;
 }
 
+// Whether a packed row is short enough to be taken as a column.
+bool is_column(const ReduceLaunch &launch) noexcept {
+    const bool is_little = launch.kept * launch.reduced < kLittleWork;
+    const std::int64_t most = short_row(size_of(launch.type), is_heavy(launch.op), are_vectors(launch));
+    return launch.reduced <= (is_little ? std::min<std::int64_t>(most, kShortColumn) : most);
+}
+
 }  // namespace
 
 bool reduces_along_rows(const ReduceLaunch &launch) noexcept {
     const int last = launch.num_reduced - 1;
     if (last < 0 || launch.reduced_strides[last] != 1) return false;
-    if (last == 0 && launch.reduced <= short_row(size_of(launch.type), is_heavy(launch.op), are_vectors(launch)))
-        return false;
+    if (last == 0 && is_column(launch)) return false;
     const std::int64_t bytes = launch.reduced_shape[last] * size_of(launch.type);
     return last == 0 || bytes >= (launch.kept < kFewResults ? kShortSegmentOfFew : kShortSegment);
 }
