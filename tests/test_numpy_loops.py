@@ -267,6 +267,8 @@ def test_threads_with_small_stacks() -> None:
                             getattr(cukern, name)(x, axis=axis)
                     cukern.cumulative_sum(x, axis=0)
                     cukern.add(x, np.ones(x.shape, "i1"))
+                    cukern.tan(x)
+                    cukern.pow(x, x)
                     cukern.where(x, x, 2)
             print("done")
         threading.stack_size(128 << 10)
@@ -275,6 +277,37 @@ def test_threads_with_small_stacks() -> None:
         thread.join()
     """
     assert run_quietly(script, CUKERN_BACKEND="host", CUKERN_NUM_THREADS="1") == "done\n"
+
+
+def test_functions_give_the_same_bits_at_any_place_of_the_stack() -> None:
+    """They are called at one of several, which is chosen by the first long call, here by several threads at once."""
+    script = """
+        import threading
+        import numpy as np, cukern
+        names = {"asin": "arcsin", "acos": "arccos", "atanh": "arctanh", "pow": "power", "atan2": "arctan2"}
+        start = threading.Barrier(4)
+        wrong = []
+        def below(depth, call):
+            return call() if depth == 0 else next(map(lambda _: below(depth - 1, call), "1"))
+        def work(seed):
+            rng = np.random.default_rng(seed)
+            start.wait()
+            for dtype in ("f4", "f8"):
+                for name in "exp log sin cos tan tanh asin acos atanh pow atan2 hypot".split():
+                    inputs = 2 if name in ("pow", "atan2", "hypot") else 1
+                    for n in (1, 255, 256, 257, 5000):
+                        x = [rng.uniform(0.01, 0.99, n).astype(dtype) for _ in range(inputs)]
+                        got = below(n % 40, lambda: getattr(cukern, name)(*x))
+                        if not np.array_equal(got, getattr(np, names.get(name, name))(*x)):
+                            wrong.append((name, dtype, n))
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(wrong)
+    """
+    assert run_quietly(script, CUKERN_BACKEND="host", CUKERN_NUM_THREADS="1") == "[]\n"
 
 
 def test_rows_in_pieces_give_the_same_bits_on_any_number_of_threads() -> None:

@@ -1,5 +1,7 @@
 #include "host/loops.h"
 
+#include "host/placed_loops.h"
+
 namespace cukern {
 namespace {
 
@@ -11,7 +13,7 @@ HostLoop products[kNumElementTypes];
 }  // namespace
 
 void set_host_loop(Op op, ElementType inputs, const HostLoop &loop) noexcept {
-    loops[static_cast<int>(op)][static_cast<int>(inputs)] = loop;
+    loops[static_cast<int>(op)][static_cast<int>(inputs)] = placed_loop(op, inputs, loop);
 }
 
 void set_host_index_function(ElementType type, bool finds_max, HostIndexFunction function) noexcept {
