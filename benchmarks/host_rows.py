@@ -38,7 +38,7 @@ ROUNDS = 7
 SECONDS = 1e-3  # of NumPy, a round
 SLOW = 0.9  # of NumPy's speed, below which a row of one thread is measured again
 LARGE = 64 << 20  # bytes of an operand
-HELD = (0, 132_112, 403_216)  # bytes, while a call is measured again
+HELD = (0, 1, 2)  # results of NumPy, while a call is measured again
 STOPPING = ("max", "min", "argmax", "argmin")  # of bool
 DRAWN = 1 << 20  # elements at most, which are repeated: drawing them would take longer than the calls
 Case = tuple[str, str, Callable[[], Any], Callable[[], Any]]
@@ -181,13 +181,13 @@ def times_of(own: Callable[[], Any], theirs: Callable[[], Any], rounds: int = 0)
 
 
 def times_elsewhere(own: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[float, float]:
-    """Return the middle one, by its ratio, of three such times, each while other memory is held. Where a fresh result
-    begins beside its operand, modulo 4096, can double the time. The C library puts results of NumPy and of cukern at
-    different places in some processes, and at the same ones in others.
+    """Return the middle one, by its ratio, of three such times, each while other results are held, so that fresh ones
+    lie elsewhere. Where a result begins beside its operand, modulo 4096, can double the time. The C library puts those
+    of NumPy and of cukern at different places in some processes, and at the same ones in others.
     """
     pairs = []
-    for size in HELD:
-        held = bytearray(size)
+    for count in HELD:
+        held = [theirs() for _ in range(count)]
         pairs.append(times_of(own, theirs, ROUNDS))
         del held
     return sorted(pairs, key=lambda pair: pair[0] / pair[1])[len(pairs) // 2]

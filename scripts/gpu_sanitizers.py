@@ -24,6 +24,8 @@ KERNEL_TESTS = [
         for row in ("sum-float32", "argmax-int8", "var-float16", "any-complex128")
     ),
     "test_reductions.py::test_axes[cuda-mean]",
+    "test_reductions.py::test_columns_of_few_elements[cuda-argmax-int8]",
+    "test_reductions.py::test_short_rows_of_windows[cuda-sum-complex64]",
     "test_cumulative.py::test_sizes[cuda-cumulative_sum-float32]",
     "test_cumulative.py::test_axes[cuda-cumulative_prod-complex64]",
     "test_layouts.py::test_two_operands[cuda-transposed-float32]",

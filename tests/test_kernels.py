@@ -182,7 +182,7 @@ def product(m: int, n: int, k: int, dtype: str = "float32") -> Work:
 def works() -> dict[str, Work]:
     """Return a call for each kernel."""
     x, wide, truths = empty(1024, 1024), empty(2048, 2048), cukern.ones((1024, 1024), "bool")
-    beside, short_rows, lines, line = empty(200_000, 3), empty(100_000, 8), empty(48, 4800), empty(1 << 20)
+    beside, short_rows, lines, line = empty(200_000, 3), empty(100_000, 16), empty(48, 4800), empty(1 << 20)
     return {
         "contiguous": work(cukern.add, x, empty(1024, 1024), x, x),
         "convert": copy(x, empty(1024, 1024, dtype="float64"), x),

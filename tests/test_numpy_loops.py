@@ -279,8 +279,8 @@ def test_threads_with_small_stacks() -> None:
     assert run_quietly(script, CUKERN_BACKEND="host", CUKERN_NUM_THREADS="1") == "done\n"
 
 
-def test_functions_give_the_same_bits_at_any_place_of_the_stack() -> None:
-    """They are called at one of several, which is chosen by the first long call, here by several threads at once."""
+def test_first_calls_of_functions_by_several_threads_at_once() -> None:
+    """The first long call of each chooses where its stack lies; others go on meanwhile, some deeper in the stack."""
     script = """
         import threading
         import numpy as np, cukern

@@ -147,9 +147,10 @@ def test_many_partial_results(name: str, rng: np.random.Generator) -> None:
 def test_work_for_all_multiprocessors(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
     """Less is spread over more threads: single columns in the place of vectors, and fewer short rows at once."""
     vector = 16 // dtype.itemsize
-    shapes = [((33_000, 16), 0), ((34_000, vector + 1), 1)]  # columns that blocks share, and short rows
+    short = {1: 20, 2: 36, 4: 36, 8: 40, 16: 48}[vector]  # elements of rows too long to be columns
+    shapes = [((33_000, 16), 0), ((34_000, short), 1)]  # columns that blocks share, and short rows
     if not takes_few():
-        shapes += [((3, 66 * 256 * vector), 0), ((20, 50_000), 0), ((700, 800), 0)]
+        shapes += [((34_000, vector + 1), 1), ((3, 66 * 256 * vector), 0), ((20, 50_000), 0), ((700, 800), 0)]
     for shape, axis in shapes:
         a = values(rng, name, shape, dtype)
         own = cukern.asarray(a)
@@ -204,18 +205,43 @@ def test_columns_of_few_elements(name: str, dtype: np.dtype, rng: np.random.Gene
                 assert_reduced(cukern.asnumpy(result), name, a[turned], axis=axes)
 
 
+@pytest.mark.parametrize("backend", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
 @pytest.mark.parametrize(
     "dtype", [np.dtype(t) for t in ("int8", "float16", "int32", "float64", "complex64", "complex128")], ids=str
 )
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_rows_that_are_taken_as_columns(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
-    """Short rows; how short depends on whether they are aligned to vectors, on the type and on the reduction."""
-    for n in (12, 13, 32, 33, 64, 65):
-        for shape in ((131, n), (3, 40, n)):
+    """Short rows of half a million elements and more; how short depends on whether they are aligned to vectors, on the
+    type and on the reduction.
+    """
+    for n in (12, 13, 32) if SMALL else (12, 13, 32, 33, 64, 65):
+        rows = (1 << 19) // n + 5
+        for shape in ((rows, n), (5, rows // 4, n)):
             base = values(rng, name, (*shape[:-1], shape[-1] + 3), dtype)
-            for part in (base[..., 1:-2], np.ascontiguousarray(base[..., 1:-2])):
-                x = cukern.asarray(base)[..., 1:-2] if part.base is base else cukern.asarray(part)
+            window = base[..., 1:-2]
+            for part, x in (
+                (window, cukern.asarray(base)[..., 1:-2]),
+                (window, cukern.asarray(np.ascontiguousarray(window))),
+            ):
                 assert_reduced(cukern.asnumpy(getattr(cukern, name)(x, axis=-1)), name, part, axis=-1)
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(t) for t in ("bool", "int8", "float16", "float64", "complex64")], ids=str)
+@pytest.mark.parametrize("name", INDICES)
+def test_indices_of_few_elements_in_several_dimensions(name: str, dtype: np.dtype, rng: np.random.Generator) -> None:
+    """A thread takes all of them, in the order of their indices: the first of equal ones, or the first NaN."""
+    least = False if dtype.kind == "b" else np.iinfo(dtype).min if dtype.kind == "i" else -np.inf
+    for shape in ((3, 7), (2, 2, 5), (2, 3, 5)):
+        base = random_array(rng, shape, dtype)
+        if dtype.kind == "i":
+            base &= 1  # so that many are equal
+        cases = [base, np.full(shape, least, dtype), np.full(shape, 1, dtype)]
+        if dtype.kind in "fc":
+            cases.append(np.where(rng.random(shape) < 0.3, np.nan, base).astype(dtype))
+        for a in cases:
+            x = cukern.asarray(a)
+            for part in (np.s_[..., 1:-2], np.s_[::-1, ..., 1:-2], np.s_[..., -3:0:-1]):
+                assert_reduced(cukern.asnumpy(getattr(cukern, name)(x[part])), name, a[part])
 
 
 @pytest.mark.parametrize("dtype", [np.dtype(t) for t in ("bool", "int16", "float32", "complex64")], ids=str)

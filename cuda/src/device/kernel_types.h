@@ -12,7 +12,8 @@ constexpr bool has_kernel(Op op, ElementType type) {
     return computes_in(op, type) || (is_logical(op) && logical_type(type) == type);
 }
 
-// Whether an operation is long: its packed kernels are of it alone, and strided_kernel calls it.
+// Whether an operation is long: its packed kernels are of it alone, but for complex numbers, and strided_kernel
+// calls it.
 constexpr bool is_function(Op op, ElementType type) {
     switch (op) {
         case Op::divide:

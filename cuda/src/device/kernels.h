@@ -56,7 +56,7 @@ struct ReduceLimits {
 ElementType loaded_type(const ReduceLaunch &launch) noexcept;
 // Whether the kernels load what is stored, and all at once; else elements are converted first, or taken in pieces.
 bool reduces_as_stored(const ReduceLaunch &launch, const ReduceLimits &limits) noexcept;
-// Whether the packed dimension is reduced, of what they serve; else it is kept.
+// Whether the kernels for rows serve it: the packed dimension is reduced, and its rows are not short.
 bool reduces_along_rows(const ReduceLaunch &launch) noexcept;
 template <typename T>
 cudaError_t launch_stored_reduction(const ReduceLaunch &launch, cudaStream_t stream) noexcept;

@@ -6,8 +6,13 @@
 #include <memory>
 #include <new>
 
+#include "host/loops.h"
+
 namespace cukern {
 namespace {
+
+constexpr int kUnknown = -1;  // in the place of a place
+constexpr int kBeingChosen = -2;
 
 // A loop that is called with the stack at a certain place. Functions by vectors load constants from tables and
 // store on the stack in between. At about one place in a hundred, which is another one in each process, they take
@@ -15,14 +20,15 @@ namespace {
 // other. So a few places are tried, once for each function; results are the same at all of them.
 struct PlacedLoop {
     HostLoop loop;
-    double value;                // at which it has one
-    std::atomic<int> place{-1};  // not chosen yet
+    double value = 0;  // at which it has one
+    std::atomic<int> place{kUnknown};
 };
 PlacedLoop placed_loops[static_cast<int>(Op::clip) + 1][kNumElementTypes];
 
 // Places are counted modulo so many bytes: as much as is skipped at most, since Python's threads may have small
 // stacks, and more than the depths of most calls differ by.
 constexpr std::uintptr_t kWindow = 1 << 14;
+constexpr std::uintptr_t kPage = 4096;
 constexpr int kPlaces = 4;
 constexpr std::uintptr_t kApart = kWindow / kPlaces - 320;  // in other pages, and at other places in these
 constexpr std::intptr_t kTried = 256;  // elements that the choice goes by, and of the least call that makes it
@@ -31,10 +37,13 @@ constexpr std::intptr_t kTried = 256;  // elements that the choice goes by, and 
                                const std::intptr_t *strides) noexcept {
     const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
     const std::uintptr_t wanted = static_cast<std::uintptr_t>(place) * kApart;
-    void *const skipped = __builtin_alloca((here - wanted) % kWindow + 16);
-    asm volatile("" : : "r"(skipped) : "memory");  // which keeps it, until the loop has returned
+    const std::uintptr_t bytes = (here - wanted) % kWindow + 16;
+    auto *const skipped = static_cast<volatile char *>(__builtin_alloca(bytes));
+    // Each page from the top on, so that a stack that is used up is found by the page that guards it.
+    for (std::uintptr_t at = bytes; at > kPage; at -= kPage) skipped[at - kPage] = 0;
+    skipped[0] = 0;
     loop.function(data, count, strides, loop.context);
-    asm volatile("" : : "r"(skipped) : "memory");
+    asm volatile("" : : "r"(skipped) : "memory");  // which keeps it until then
 }
 
 // By the least of five times each.
@@ -64,17 +73,19 @@ void call_placed(char **data, const std::intptr_t *count, const std::intptr_t *s
     auto &placed = *static_cast<PlacedLoop *>(context);
     int place = placed.place.load(std::memory_order_relaxed);
     if (place < 0) {
-        if (*count < kTried) return placed.loop.function(data, count, strides, placed.loop.context);
+        if (*count < kTried || place == kBeingChosen ||
+            !placed.place.compare_exchange_strong(place, kBeingChosen, std::memory_order_relaxed))
+            return placed.loop.function(data, count, strides, placed.loop.context);
         place = fastest_place(placed.loop, static_cast<T>(placed.value));
         placed.place.store(place, std::memory_order_relaxed);
     }
     call_at(placed.loop, place, data, count, strides);
 }
 
-// Whether it is long enough for this.
+// Whether it is long: a function of which NumPy has one by vectors.
 constexpr bool is_placed(Op op, ElementType type) noexcept {
     return (type == ElementType::float32 || type == ElementType::float64) &&
-           (op == Op::pow || info(op).rule == ResultRule::sized);
+           host::bits_depend_on_strides(op, type);
 }
 
 }  // namespace
@@ -82,9 +93,11 @@ constexpr bool is_placed(Op op, ElementType type) noexcept {
 HostLoop placed_loop(Op op, ElementType inputs, const HostLoop &loop) noexcept {
     if (loop.function == nullptr || !is_placed(op, inputs)) return loop;
     PlacedLoop &placed = placed_loops[static_cast<int>(op)][static_cast<int>(inputs)];
-    placed.loop = loop;
-    placed.value = op == Op::asin || op == Op::acos || op == Op::atanh ? 0.75 : 1.25;
-    placed.place.store(-1, std::memory_order_relaxed);
+    if (placed.loop.function != loop.function || placed.loop.context != loop.context) {  // calls may be under way
+        placed.loop = loop;
+        placed.value = op == Op::asin || op == Op::acos || op == Op::atanh ? 0.75 : 1.25;
+        placed.place.store(kUnknown, std::memory_order_relaxed);
+    }
     return {inputs == ElementType::float32 ? call_placed<float> : call_placed<double>, &placed};
 }
 

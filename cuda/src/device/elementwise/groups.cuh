@@ -2,8 +2,8 @@
 //
 // Idea: all threads of a launch take the same branch, which costs next to nothing beside the memory that is moved,
 // and one kernel serves many operations in every layout. What is in a group has as many operands, a result of the
-// same type, and about the same need of registers. Functions are long: packed each has a kernel of its own, else
-// strided_kernel calls them.
+// same type, and about the same need of registers. Functions are long: packed each has a kernel of its own (of
+// complex numbers OperationsOf says which), else strided_kernel calls them.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ bool is_heavy(Op op) noexcept {
 bool is_column(const ReduceLaunch &launch) noexcept {
     const bool is_little = launch.kept * launch.reduced < kLittleWork;
     const std::int64_t most = short_row(size_of(launch.type), is_heavy(launch.op), are_vectors(launch));
-    return launch.reduced <= (is_little ? std::min<std::int64_t>(most, kShortColumn) : most);
+    return launch.reduced <= (is_little ? std::min<std::int64_t>(most, short_column(size_of(launch.type))) : most);
 }
 
 }  // namespace

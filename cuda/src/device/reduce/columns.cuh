@@ -1,4 +1,4 @@
-// Reductions across the dimension of the least steps, or along it where it is not packed.
+// Reductions across the dimension of the least steps, or along it where it is not packed, or its rows are short.
 //
 // columns_kernel
 //   Idea: a column is what goes into a result; columns lie beside each other along the kept dimension of the least

@@ -48,7 +48,7 @@ int longest_of(const std::int64_t *shape, int ndim) noexcept {
 struct ColumnsLayout {
     int across;       // the kept dimension that columns lie along; -1: there is one column
     int down;         // the reduced one that a thread goes down
-    bool along_down;  // whether neighbouring threads lie along `down`, which has the least steps of all
+    bool along_down;  // whether neighbouring threads lie along `down`, whose steps are less than those of columns
 };
 
 ColumnsLayout lay_columns(const ReduceLaunch &launch, bool index) noexcept {

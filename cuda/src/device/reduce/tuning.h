@@ -20,8 +20,8 @@ constexpr std::int64_t kShortSegment = 128;
 // Rows of up to so many elements are taken as columns: where rows are vectors, and where they are not, so that
 // edges take as long as all else. Of 9 and of 12 elements that took 0.25 to 1 of the time, of 4 to 64 in memory
 // that is not aligned to vectors 0.16 to 1 (of 49 bytes or float32 1.1); variances and indices of 20 aligned
-// float64 0.34 and 0.54. Of kLittleWork at most those that one thread takes: 3800 rows of 28 uint32 took 2.2 us as
-// columns, 1.9 as rows.
+// float64 0.34 and 0.54. Of less than kLittleWork those alone that one thread takes: 3800 rows of 28 uint32
+// took 2.2 us as columns, 1.9 as rows.
 constexpr std::int64_t short_row(int element_bytes, bool heavy, bool is_vectors) {
     if (is_vectors) return heavy && element_bytes >= 8 ? 32 : 12;
     return element_bytes < 4 ? 32 : 64;
