@@ -9,8 +9,7 @@ Writes results/host_rows.json, and prints geometric means and the slowest.
 
 --survey: for 1 to 10^7 elements, with ``out=`` and fresh, on all threads: whether a call takes at most 1.1 of NumPy's
 time, and below 1000 elements at most 0.3 us more. The first look at long calls takes fewer rounds. What does not is
-measured again by seven, three times, with fresh results at other places: the middle one may take 1.25. Writes
-results/host_survey.json.
+measured again by seven, and then may take 1.25. Writes results/host_survey.json.
 
 --large: operands of 64 MB on all threads, of some of the rows, drawn by the sources' hash; what stops early (``any``,
 ``all``, extremes of bool) is left out. Writes results/host_large.json.
@@ -38,7 +37,6 @@ ROUNDS = 7
 SECONDS = 1e-3  # of NumPy, a round
 SLOW = 0.9  # of NumPy's speed, below which a row of one thread is measured again
 LARGE = 64 << 20  # bytes of an operand
-HELD = (0, 1, 2)  # results of NumPy, while a call is measured again
 STOPPING = ("max", "min", "argmax", "argmin")  # of bool
 DRAWN = 1 << 20  # elements at most, which are repeated: drawing them would take longer than the calls
 Case = tuple[str, str, Callable[[], Any], Callable[[], Any]]
@@ -180,19 +178,6 @@ def times_of(own: Callable[[], Any], theirs: Callable[[], Any], rounds: int = 0)
     return statistics.median(ours for ours, _ in pairs), statistics.median(numpys for _, numpys in pairs)
 
 
-def times_elsewhere(own: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[float, float]:
-    """Return the middle one, by its ratio, of three such times, each while other results are held, so that fresh ones
-    lie elsewhere. Where a result begins beside its operand, modulo 4096, can double the time. The C library puts those
-    of NumPy and of cukern at different places in some processes, and at the same ones in others.
-    """
-    pairs = []
-    for count in HELD:
-        held = [theirs() for _ in range(count)]
-        pairs.append(times_of(own, theirs, ROUNDS))
-        del held
-    return sorted(pairs, key=lambda pair: pair[0] / pair[1])[len(pairs) // 2]
-
-
 def survey(counts: list[int]) -> None:
     """Measure the rows at many sizes."""
     import numpy as np
@@ -205,7 +190,7 @@ def survey(counts: list[int]) -> None:
             for name, dtype, own, theirs in itertools.chain(cases(count, fresh=True), copies(count)):
                 ours, numpys = times_of(own, theirs)
                 holds = is_fast(count, ours, numpys)
-                again = None if holds else times_elsewhere(own, theirs)
+                again = None if holds else times_of(own, theirs, ROUNDS)
                 results.append(
                     {
                         "count": count,
