@@ -238,9 +238,9 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
                p.n >> p.height_bits > kInFlight)
             ++p.height_bits;
     } else {
-        // Rows of threads where there are enough rows of elements for each to have some loads in flight; not where
-        // there are results for all threads: each has to find its place.
-        const bool fills = p.columns >= kColumnBlocks * kThreads;
+        // Rows of threads where there are enough rows of elements for each to have some loads in flight; not of
+        // few rows where there are results for all threads: each has to find its place.
+        const bool fills = p.columns >= kColumnBlocks * kThreads && p.n < kRowsOfOne;
         p.height_bits = fills ? 0 : tile_height_bits(p.n, size * traits.element_bytes);
         // More of them where multiprocessors are idle, and no blocks share rows.
         while (size == 1 && launch.scratch == nullptr && p.height_bits < kMostHeightBits &&
