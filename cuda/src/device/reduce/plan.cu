@@ -167,7 +167,7 @@ ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, Row
         p.groups.bits = bits_from(vectors);
         const std::int64_t blocks = divided_up(launch.kept, (kThreads >> p.groups.bits) * kInFlight);
         if (blocks >= kMultiprocessors) {
-            grid.is_short = true;
+            grid.is_short = true;  // whose kernel shares nothing
             grid.blocks = static_cast<unsigned>(blocks);
             return grid;
         }
@@ -202,6 +202,8 @@ ReduceGrid plan_rows(const ReduceLaunch &launch, const ReduceTraits &traits, Row
     // A share at once, if threads have so many loads.
     if (grid.split)
         p.loads = static_cast<int>(std::min(divided_up(vectors, std::int64_t{kThreads} * p.share), most_loads));
+    p.pieces = Divider::make(static_cast<std::uint32_t>(grid.parts));
+    p.parts = Divider::make(static_cast<std::uint32_t>(grid.split ? p.share : 1));
     // What threads add to an index beyond the end stays below what ReduceLimits leaves.
     static_assert(kRowBlocks * kThreads * row_loads(8, false, false, true) < 1 << 22);
     grid.blocks = static_cast<unsigned>(blocks * grid.parts);
@@ -280,6 +282,7 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
         p.share = static_cast<int>(std::min(divided_up(p.share, whole) * whole, std::int64_t{p.n}));
         grid.parts = static_cast<int>(divided_up(p.n, p.share));
     }
+    p.parts = Divider::make(static_cast<std::uint32_t>(grid.parts));
     // Ends of shares beyond n, by less than a share, and than `whole` for each, stay below what ReduceLimits
     // leaves.
     static_assert((kHeavyRows << kThreadBits) <= 1 << 13);

@@ -35,14 +35,17 @@ struct RowsPlan {
     Dimensions kept;
     Dimensions segments;  // the reduced dimensions but for the packed one
     int num_segments;
-    int share;  // of the segments, that a group takes; or blocks that share one
-    int loads;  // of each of their threads at a time
+    int share;       // of the segments, that a group takes; or blocks that share one
+    Divider pieces;  // of a grid's blocks that share a row; no divisions, as in Groups
+    Divider parts;   // of these that share a segment
+    int loads;       // of each of their threads at a time
     unsigned rows;
     int n;          // elements of a segment
     Groups groups;  // one a row
 };
 
 struct ColumnsPlan {
+    Divider parts;            // blocks that share columns
     unsigned columns;         // in vectors
     PairedDimensions kept;    // of these, the one that columns lie along last; and in `out`
     std::int64_t out_stride;  // of the columns of a vector

@@ -39,7 +39,8 @@ struct Row {
     __device__ Row(const T *row, int n) {
         const auto address = reinterpret_cast<std::uintptr_t>(row);
         shift = static_cast<int>(address % 16 / sizeof(T));
-        base = reinterpret_cast<const Words *>(address - address % 16);
+        // From the pointer, so that the compiler sees that it is global memory: by `LD` loads take longer.
+        base = reinterpret_cast<const Words *>(reinterpret_cast<const char *>(row) - address % 16);
         vectors = static_cast<int>((static_cast<unsigned>(n) + shift + Vector<T>::kSize - 1) / Vector<T>::kSize);
     }
     __device__ bool is_whole(int vector, int n) const {
@@ -81,18 +82,19 @@ __global__ void __launch_bounds__(kThreads, split ? 2 : 0)
     constexpr int kLoads = kRowLoads<F, T, split>;
     const Words &bits = p.target.bits;
     const F f = reducer_of<F>(p.target.finish);
-    const int pieces = p.target.parts;
-    const unsigned block = pieces > 1 ? blockIdx.x / pieces : blockIdx.x;
-    const int piece = static_cast<int>(blockIdx.x - block * pieces);
+    std::uint32_t piece;
+    const unsigned block = p.pieces.divide(blockIdx.x, &piece);
     const int parts = split ? p.share : 1;  // of each segment
-    const int part = split ? piece % parts : 0;
+    std::uint32_t of_segment = 0;
+    const auto piece_segment = static_cast<int>(split ? p.parts.divide(piece, &of_segment) : 0);
+    const auto part = static_cast<int>(of_segment);
     const int group = p.groups.size();
     const int lane = p.groups.lane();
     const unsigned row = block * p.groups.count() + p.groups.index();
     A sums[kRowSums];
 #pragma unroll
     for (int j = 0; j < kRowSums; ++j) sums[j] = f.identity();
-    const int segments_begin = split ? piece / parts : piece * p.share;
+    const int segments_begin = split ? piece_segment : static_cast<int>(piece) * p.share;
     const int segments_end = split ? segments_begin + 1 : min(p.num_segments, segments_begin + p.share);
     follow_kernel_before();
     for (int segment = segments_begin; row < p.rows && segment < segments_end; ++segment) {
@@ -186,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, split ? 2 : 0)
     }
     A sum = f.join(sums[0], sums[1]);
     sum = join_group(f, sum, p.groups);
-    if (lane == 0 && row < p.rows) p.target.template store<F>(row, piece, sum);
+    if (lane == 0 && row < p.rows) p.target.template store<F>(row, static_cast<int>(piece), sum);
 }
 
 // The elements of one vector that belong to a row of n, which starts `shift` elements after the vector at `base`.
