@@ -19,6 +19,13 @@ using Vector = Elements<T, 16 / static_cast<int>(sizeof(T))>;
 // The bits of a vector while it waits: elements of less than a word take a register each.
 using Words = Elements<std::uint32_t, 4>;
 
+// The aligned one that `at` points into. From the pointer, so that the compiler sees that it is of global memory:
+// from a number it makes generic loads, which take longer.
+__device__ inline const Words *vector_around(const void *at) {
+    return reinterpret_cast<const Words *>(static_cast<const char *>(at) -
+                                           reinterpret_cast<std::uintptr_t>(at) % sizeof(Words));
+}
+
 // Takes the first elements of a vector, and moves the others forward.
 template <typename E, typename V>
 __device__ E take_front(V &vector) {

@@ -60,7 +60,7 @@ __device__ Words load_shifted(const T *from) {
         memcpy(&result, both, sizeof result);
     } else {
         const auto address = reinterpret_cast<std::uintptr_t>(from);
-        const auto *const vectors = reinterpret_cast<const Words *>(address / sizeof(Words) * sizeof(Words));
+        const Words *const vectors = vector_around(from);
         Elements<std::uint32_t, 8> words;
         const Words both[] = {vectors[0], vectors[address % sizeof(Words) != 0]};
         memcpy(&words, both, sizeof words);

@@ -91,8 +91,7 @@ __device__ void stage_tile(const TransposeParams<T, inputs> &p, int input, const
     const std::int64_t step = p.column[input];
     const std::uint32_t first = place_in_vector(in);
     const auto vector_at = [&](std::uint32_t column, std::uint32_t v) {
-        const auto address = reinterpret_cast<std::uintptr_t>(in + column * step);
-        return reinterpret_cast<const Words *>(address / sizeof(Words) * sizeof(Words)) + v;
+        return vector_around(in + column * step) + v;
     };
     const auto is_needed = [&](std::uint32_t column, std::uint32_t v) {
         return column < columns &&

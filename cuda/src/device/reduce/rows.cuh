@@ -37,10 +37,8 @@ struct Row {
     int vectors;  // that the row touches
 
     __device__ Row(const T *row, int n) {
-        const auto address = reinterpret_cast<std::uintptr_t>(row);
-        shift = static_cast<int>(address % 16 / sizeof(T));
-        // From the pointer, so that the compiler sees that it is global memory: by `LD` loads take longer.
-        base = reinterpret_cast<const Words *>(reinterpret_cast<const char *>(row) - address % 16);
+        shift = static_cast<int>(reinterpret_cast<std::uintptr_t>(row) % sizeof(Words) / sizeof(T));
+        base = vector_around(row);
         vectors = static_cast<int>((static_cast<unsigned>(n) + shift + Vector<T>::kSize - 1) / Vector<T>::kSize);
     }
     __device__ bool is_whole(int vector, int n) const {
