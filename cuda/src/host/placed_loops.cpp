@@ -11,13 +11,13 @@
 namespace cukern {
 namespace {
 
-constexpr int kUnknown = -1;  // in the place of a place
+constexpr int kUnknown = -1;  // instead of the number of a place
 constexpr int kBeingChosen = -2;
 
 // A loop that is called with the stack at a certain place. Functions by vectors load constants from tables and
-// store on the stack in between. At about one place in a hundred, which is another one in each process, they take
-// 1.3 to 2.8 times as long: it seems that the processor takes some lines of the stack and of the tables for each
-// other. So a few places are tried, once for each function; results are the same at all of them.
+// store on the stack in between. At one or two places in a hundred, which are other ones in each process, they
+// take 1.3 to 2.8 times as long: it seems that the processor takes some lines of the stack and of the tables for
+// each other. So a few places are tried, once for each function; results are the same at all of them.
 struct PlacedLoop {
     HostLoop loop;
     double value = 0;  // at which it has one

@@ -55,12 +55,11 @@ ColumnsLayout lay_columns(const ReduceLaunch &launch, bool index) noexcept {
     ColumnsLayout layout;
     const int last = launch.num_reduced - 1;
     layout.across = fastest_of(launch.kept_shape, launch.kept_strides, launch.num_kept);
-    // Threads lie along one that has elements for them, if there is one.
-    int fastest = -1;
-    for (const std::int64_t least : {index ? 2 : kLeastRows, std::int64_t{2}})
-        if (fastest < 0)
-            fastest = fastest_of(launch.reduced_shape, launch.reduced_strides, launch.num_reduced, least);
-    fastest = std::max(0, fastest);
+    const auto fastest_from = [&](std::int64_t least) {
+        return fastest_of(launch.reduced_shape, launch.reduced_strides, launch.num_reduced, least);
+    };
+    int fastest = index ? -1 : fastest_from(kLeastRows);  // which has elements for several threads
+    if (fastest < 0) fastest = std::max(0, fastest_from(2));
     layout.along_down = layout.across < 0 ||
                         std::abs(launch.reduced_strides[fastest]) < std::abs(launch.kept_strides[layout.across]);
     layout.down = longest_of(launch.reduced_shape, launch.num_reduced);
@@ -222,6 +221,7 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
         grid.size = traits.vector;
     const int size = grid.size;
     grid.is_short = size == 1 && launch.reduced <= short_column(traits.element_bytes);
+    if (grid.is_short) return grid;  // plan_short_columns does the rest
     p.columns = static_cast<unsigned>(launch.kept / size);
     p.out_stride = add_kept(launch, layout.across, order, size, &p.kept);
     p.n = static_cast<int>(launch.reduced_shape[layout.down]);
