@@ -130,9 +130,9 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocksAtOnce<F, T, size>)
     using A = typename F::A;
     using V = Loaded<T, size>;
     const F f = reducer_of<F>(p.target.finish);
-    std::uint32_t of_columns;
-    const unsigned block = p.parts.divide(blockIdx.x, &of_columns);
-    const auto part = static_cast<int>(of_columns);
+    const int parts = p.target.parts;
+    const unsigned block = parts > 1 ? blockIdx.x / parts : blockIdx.x;
+    const int part = static_cast<int>(blockIdx.x - block * parts);
     const unsigned tile = block * p.tile.count() + p.tile.index();
     const unsigned first_column = tile << p.width_bits;
     const unsigned column = first_column + (p.tile.lane() & ((1 << p.width_bits) - 1));

@@ -240,10 +240,9 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
                p.n >> p.height_bits > kInFlight)
             ++p.height_bits;
     } else {
-        // Rows of threads where there are enough rows of elements for each to have some loads in flight; not of
-        // few rows where there are results for all threads: each has to find its place.
-        const bool fills = p.columns >= kColumnBlocks * kThreads && p.n < kRowsOfOne;
-        p.height_bits = fills ? 0 : tile_height_bits(p.n, size * traits.element_bytes);
+        // Rows of threads where there are enough rows of elements for each to have some loads in flight.
+        const bool alone = takes_all_rows(p.n, p.columns, order.beside, traits.element_bytes, traits.index);
+        p.height_bits = alone ? 0 : tile_height_bits(p.n, size * traits.element_bytes);
         // More of them where multiprocessors are idle, and no blocks share rows.
         while (size == 1 && launch.scratch == nullptr && p.height_bits < kMostHeightBits &&
                launch.kept << p.height_bits < kMultiprocessors * kThreads &&
@@ -252,7 +251,7 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
         p.width_bits = std::min(kThreadBits - p.height_bits, bits_from(order.beside / size));
         // Narrow tiles: more rows of threads, but where there are results enough not for so few elements of each.
         const auto has_few_results = [&] { return launch.kept << p.height_bits < kColumnBlocks * kThreads; };
-        while (p.width_bits + p.height_bits < kThreadBits && p.n >> p.height_bits >= kVectorLoads &&
+        while (!alone && p.width_bits + p.height_bits < kThreadBits && p.n >> p.height_bits >= kVectorLoads &&
                (has_few_results() || p.n >> p.height_bits >= kManyRows))
             ++p.height_bits;
     }
@@ -282,7 +281,6 @@ ReduceGrid plan_columns(const ReduceLaunch &launch, const ReduceTraits &traits, 
         p.share = static_cast<int>(std::min(divided_up(p.share, whole) * whole, std::int64_t{p.n}));
         grid.parts = static_cast<int>(divided_up(p.n, p.share));
     }
-    p.parts = Divider::make(static_cast<std::uint32_t>(grid.parts));
     // Ends of shares beyond n, by less than a share, and than `whole` for each, stay below what ReduceLimits
     // leaves.
     static_assert((kHeavyRows << kThreadBits) <= 1 << 13);

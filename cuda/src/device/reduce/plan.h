@@ -45,7 +45,6 @@ struct RowsPlan {
 };
 
 struct ColumnsPlan {
-    Divider parts;            // blocks that share columns
     unsigned columns;         // in vectors
     PairedDimensions kept;    // of these, the one that columns lie along last; and in `out`
     std::int64_t out_stride;  // of the columns of a vector
