@@ -26,6 +26,8 @@ const Function kFunctions[] = {
     {"pow", nullptr, math::pow},
     {"logaddexp", nullptr, math::log_of_sum},
     {"rough_angle", nullptr, math::rough_angle},
+    {"near_sine", [](float x) { return math::near_sine_and_cosine(x).sine; }, nullptr},
+    {"near_cosine", [](float x) { return math::near_sine_and_cosine(x).cosine; }, nullptr},
 };
 
 }  // namespace

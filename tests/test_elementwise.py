@@ -287,3 +287,69 @@ def test_signs_of_numbers_on_the_axes(dtype: str) -> None:
     x = np.arange(1, 1000).astype(dtype)
     for turn in (1, -1, 1j, -1j):
         np.testing.assert_array_equal(cukern.asnumpy(cukern.sign(x * turn)), np.full_like(x, turn))
+
+
+# About where functions of complex numbers have another way: exponentials overflow, tanh is 1, few digits no longer
+# reduce an angle, squares vanish or overflow.
+EDGES = [0.0, 1e-30, 1e-19, 0.5, 1.0, 9.99, 10.01, 21.9, 22.1, 87.9, 88.1, 89.0, 200.0, 708.9, 709.1, 65535.9, 65536.0]
+EDGES += [1e9, 1e19]
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("name", ["exp", "expm1", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sign"])
+def test_complex_functions_beyond_their_short_way(name: str, dtype: type) -> None:
+    parts = np.array([*EDGES, *(-x for x in EDGES)], dtype(0).real.dtype)
+    edges = np.empty((len(parts), len(parts)), dtype)
+    edges.real, edges.imag = parts, parts[:, None]
+    edges[(edges.imag == 0) & (abs(edges.real) > 1e4)] = 1  # where NumPy's expm1 gives NaN
+    check(name, edges)
+    check(name, edges.T)
+    # An ordinary number beside any other gives what it gives alone, and in any layout, with the signs of zeros.
+    ordinary = np.full_like(edges, 0.3 - 0.7j)
+    ordinary[:, ::2] = edges[:, ::2]
+    function = getattr(cukern, name)
+    results = cukern.asnumpy(function(cukern.asarray(ordinary)))
+    np.testing.assert_array_equal(results[:, 1::2], results[0, 1])
+    for x in (ordinary, edges):
+        packed = cukern.asarray(x)
+        assert_same(cukern.asnumpy(function(packed[:, ::3])), cukern.asnumpy(function(packed))[:, ::3])
+
+
+@pytest.mark.parametrize("name", ["tan", "asinh", "acosh", "atanh", "hypot", "atan2", "logaddexp", "pow"])
+def test_float_functions_beside_special_values(name: str) -> None:
+    """A number gives the same bits beside any other, and in any layout."""
+    edges = special_values(np.dtype(np.float32))
+    beside = np.full((2, 4 * edges.size), 0.7, np.float32)
+    beside[0, ::4] = edges
+    beside[1, 1::4] = edges
+    operands = [cukern.asarray(x) for x in (beside if name in BINARY else beside[:1])]
+    function = getattr(cukern, name)
+    results = cukern.asnumpy(function(*operands))
+    np.testing.assert_array_equal(results[3::4], results[3])
+    assert_same(cukern.asnumpy(function(*(x[::3] for x in operands))), results[::3])
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("name", ["exp", "expm1", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sqrt"])
+def test_signs_of_zeros_of_complex_functions(name: str, dtype: type) -> None:
+    """On the axes: of both signs of zero, of conjugates, and as NumPy's."""
+    parts = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5], dtype(0).real.dtype)
+    x = np.empty((len(parts), len(parts)), dtype)
+    x.real, x.imag = parts, parts[:, None]
+    x = x[(x.real == 0) | (x.imag == 0)]
+    if name == "log":
+        x = x[x != 0]
+    wanted = getattr(np, name)(x)
+    for results in (getattr(cukern, name)(x), cukern.asnumpy(getattr(cukern, name)(cukern.asarray(x)))):
+        for part in ("real", "imag"):
+            own, numpys = getattr(results, part), getattr(wanted, part)
+            np.testing.assert_array_equal(np.signbit(own)[numpys == 0], np.signbit(numpys)[numpys == 0])
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_expm1_keeps_the_sign_of_zero(dtype: type) -> None:
+    zeros = np.array([complex(x, y) for x in (0.0, -0.0) for y in (0.0, -0.0)], dtype)
+    results = cukern.asnumpy(cukern.expm1(zeros))
+    np.testing.assert_array_equal(results, zeros)
+    for part in ("real", "imag"):
+        np.testing.assert_array_equal(np.signbit(getattr(results, part)), np.signbit(getattr(zeros, part)))

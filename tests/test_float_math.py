@@ -68,6 +68,18 @@ def test_rough_angle(float_math: Callable[..., np.ndarray], rng: np.random.Gener
         assert error.max() <= BOUND + 2, (error.max(), float(a[error.argmax()]), float(b[error.argmax()]))
 
 
+def test_near_sine_and_cosine(float_math: Callable[..., np.ndarray], rng: np.random.Generator) -> None:
+    """Those of complex numbers, whose bound is of the modulus: their errors are measured beside 1."""
+    multiples = (np.arange(41_700) * (np.pi / 2)).astype(np.float32)
+    drawn = (rng.uniform(-1, 1, 1_000_000) * 2.0 ** rng.integers(-30, 17, 1_000_000)).astype(np.float32)
+    x = np.concatenate([multiples, -multiples, np.nextafter(multiples, np.float32(0)), drawn])
+    for name, function in (("near_sine", np.sin), ("near_cosine", np.cos)):
+        error = np.abs(float_math(name, x) - function(x.astype(np.float64)))
+        assert error.max() <= 1.5 * 2.0**-24, (name, error.max() * 2**24, float(x[error.argmax()]))
+    small = x[np.abs(x) < 1e-3]
+    np.testing.assert_allclose(float_math("near_sine", small), small, rtol=1e-6)
+
+
 def test_multiples_of_pi(float_math: Callable[..., np.ndarray]) -> None:
     """Close to its poles and zeros the tangent has what is left of the argument after many digits have cancelled."""
     turns = np.concatenate([np.arange(1, 200_000), 2.0 ** np.arange(18, 120)])

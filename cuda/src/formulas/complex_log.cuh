@@ -23,7 +23,14 @@ CUKERN_HD int exponent_beyond(R x) {
 
 // log(1 + x) of an x from -1 to 4, or infinite. Of float64 by the logarithm of what 1 + x is rounded to, and what
 // rounding has taken (W. Kahan): of log1p's two ways the threads of a warp take both, one after the other.
-CUKERN_HD float log_beyond_1(float x) { return std::log1p(x); }
+CUKERN_HD float log_beyond_1(float x) {
+#ifdef __CUDA_ARCH__
+    constexpr float kInf = float_math::kInfinity;
+    return x > -1 && x < kInf ? float_math::log_of_1_plus({x, 0}) : x == -1 ? -kInf : x;
+#else
+    return std::log1p(x);
+#endif
+}
 CUKERN_HD double log_beyond_1(double x) {
     const double sum = 1 + x;
     const double lost = x - (sum - 1);
@@ -39,7 +46,7 @@ struct LogModulus {
     R beyond;
     int exponent;
     CUKERN_HD R value() const {
-        return log_beyond_1(beyond) / 2 + static_cast<R>(exponent) * static_cast<R>(kLn2);
+        return fused(static_cast<R>(exponent), static_cast<R>(kLn2), log_beyond_1(beyond) / 2);
     }
 };
 
@@ -86,52 +93,74 @@ struct Polar {
     R angle;
 };
 
-// By a power of two z is scaled so that the larger part is from 0.7 to 1.4, where x - 1 is exact. What is near 1
-// is not scaled; where logarithms of opposite signs are added up for another modulus of about 1, near the
-// diagonals, the angle is larger than what they lose.
+// Whether the squares of its parts neither overflow nor vanish.
 template <typename C>
-CUKERN_HD Polar<Part<C>> polar(C z) {
+CUKERN_HD bool has_squares(C z) {
+    using R = Part<C>;
+    constexpr R kFar = static_cast<R>(sizeof(R) == sizeof(float) ? 0x1p60 : 0x1p500);
+    const R u = std::abs(z.real);
+    const R v = std::abs(z.imag);
+    const R larger = u < v ? v : u;
+    return larger > 1 / kFar && larger < kFar;
+}
+
+// Of a z that has_squares. By a power of two it is scaled so that the larger part is from 0.7 to 1.4, where x - 1
+// is exact. What is near 1 is not scaled; where logarithms of opposite signs are added up for another modulus of
+// about 1, near the diagonals, the angle is larger than what they lose.
+template <typename C>
+CUKERN_HD Polar<Part<C>> near_polar(C z) {
     using R = Part<C>;
     constexpr bool kIsFloat = sizeof(R) == sizeof(float);
     using Bits = std::conditional_t<kIsFloat, std::int32_t, std::int64_t>;
-    constexpr R kFar = static_cast<R>(kIsFloat ? 0x1p60 : 0x1p500);
     const R u = std::abs(z.real);
     const R v = std::abs(z.imag);
     R x = u < v ? v : u;
     R y = u < v ? u : v;
     LogModulus<R> modulus;
-    if (x > 1 / kFar && x < kFar) {
-        modulus.exponent = static_cast<int>((bit_cast<Bits>(x) - bit_cast<Bits>(R(0.7))) >> (kIsFloat ? 23 : 52));
-        x *= power_of_two<R>(-modulus.exponent);
-        y *= power_of_two<R>(-modulus.exponent);
-        modulus.beyond = (x - 1) * (x + 1) + y * y;
+    modulus.exponent = static_cast<int>((bit_cast<Bits>(x) - bit_cast<Bits>(R(0.7))) >> (kIsFloat ? 23 : 52));
+    x *= power_of_two<R>(-modulus.exponent);
+    y *= power_of_two<R>(-modulus.exponent);
+    modulus.beyond = fused(x - 1, x + 1, y * y);
 #ifdef __CUDA_ARCH__
-        if constexpr (kIsFloat)
-            return {modulus, float_math::rough_angle(y * float_math::rough_inverse(x), z.imag, z.real)};
+    if constexpr (kIsFloat)
+        return {modulus, float_math::rough_angle(y * float_math::rough_inverse(x), z.imag, z.real)};
 #endif
-    } else {
-        modulus = modulus_beyond_1(z);
-    }
     return {modulus, angle(z.imag, z.real)};
 }
 
 template <typename C>
+CUKERN_HD Polar<Part<C>> polar(C z) {
+    if (has_squares(z)) return near_polar(z);
+    return {modulus_beyond_1(z), angle(z.imag, z.real)};
+}
+
+template <typename C>
+CUKERN_HD C ordinary_log(C z) {
+#ifndef __CUDA_ARCH__
+    if constexpr (sizeof(C) == sizeof(Complex64)) return {log_modulus(z), angle(z.imag, z.real)};  // any z
+#endif
+    const Polar<Part<C>> parts = near_polar(z);
+    return {parts.modulus.value(), parts.angle};
+}
+template <typename C>
 CUKERN_LONG_FUNCTION C log(C z) {
 #ifndef __CUDA_ARCH__
-    if constexpr (sizeof(C) == sizeof(Complex64)) return {log_modulus(z), angle(z.imag, z.real)};
+    if constexpr (sizeof(C) == sizeof(Complex64)) return ordinary_log(z);
 #endif
     const Polar<Part<C>> parts = polar(z);
     return {parts.modulus.value(), parts.angle};
 }
 template <typename C>
+CUKERN_HD C scaled(C z, double by) {
+    return {z.real * part<C>(by), z.imag * part<C>(by)};
+}
+template <typename C>
 CUKERN_HD C log2(C z) {
-    const C natural = log(z);
-    return {natural.real * part<C>(kLog2E), natural.imag * part<C>(kLog2E)};
+    return scaled(log(z), kLog2E);
 }
 template <typename C>
 CUKERN_HD C log10(C z) {
-    const C natural = log(z);
-    return {natural.real * part<C>(kLog10E), natural.imag * part<C>(kLog10E)};
+    return scaled(log(z), kLog10E);
 }
 
 template <typename C>

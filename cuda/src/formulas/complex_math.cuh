@@ -2,7 +2,8 @@
 // modulus: at most 2.8 epsilon of it on the host, where 8 are allowed.
 //
 // The values at infinities, NaN and signed zeros are those of C99's Annex G, which NumPy gives on Linux. Methods:
-// W. Kahan, "Branch Cuts for Complex Elementary Functions" (1987), with log1p near 1 for logarithms.
+// W. Kahan, "Branch Cuts for Complex Elementary Functions" (1987), with log1p near 1 for logarithms. What is said
+// of most numbers, `ordinary_...`, is short, and in_place.cuh has it in the kernels of one function.
 #pragma once
 
 #include "formulas/complex_log.cuh"
@@ -15,29 +16,65 @@ struct SineCosine {
     R sine;
     R cosine;
 };
-template <typename R>
-CUKERN_HD SineCosine<R> sine_and_cosine(R x) {
 #ifdef __CUDA_ARCH__
-    SineCosine<R> both;
-    if constexpr (sizeof(R) == sizeof(float))
-        ::sincosf(x, &both.sine, &both.cosine);
-    else
-        ::sincos(x, &both.sine, &both.cosine);
+__device__ __noinline__ inline SineCosine<float> far_sine_and_cosine(float x) {
+    SineCosine<float> both;
+    ::sincosf(x, &both.sine, &both.cosine);
     return both;
+}
+#endif
+// Of an x below float_math::kFewTurns.
+template <typename R>
+CUKERN_HD SineCosine<R> near_sine_and_cosine(R x) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(R) == sizeof(float)) {
+        const auto [sine, cosine] = float_math::near_sine_and_cosine(x);
+        return {sine, cosine};
+    } else {
+        SineCosine<R> both;
+        ::sincos(x, &both.sine, &both.cosine);
+        return both;
+    }
 #else
     return {std::sin(x), std::cos(x)};
 #endif
 }
+template <typename R>
+CUKERN_HD SineCosine<R> sine_and_cosine(R x) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(R) == sizeof(float))
+        if (!(std::abs(x) < float_math::kFewTurns)) return far_sine_and_cosine(x);
+#endif
+    return near_sine_and_cosine(x);
+}
 
-// Both hyperbolic functions, of float32 by one exponential. With e = exp(|x|) - 1 the sine is
-// (e + e / (e + 1)) / 2, the cosine (e + 1 + 1 / (e + 1)) / 2.
+// exp(x) - 1 and exp(x) of an x that is_ordinary allows, of float32 by one exponential.
+template <typename R>
+struct Exponential {
+    R less_1;
+    R value;
+};
+template <typename R>
+CUKERN_HD Exponential<R> exponential(R x) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(R) == sizeof(float)) {
+        const float_math::Power power = float_math::exp_in_parts({x, 0});
+        const float scale = power.scale(0);
+        return {std::fma(scale, power.beyond_1, scale - 1), std::fma(scale, power.beyond_1, scale)};
+    }
+#endif
+    return {std::expm1(x), std::exp(x)};
+}
+
+// Both hyperbolic functions, likewise. With e = exp(|x|) - 1 the sine is (e + e / (e + 1)) / 2, the cosine
+// (e + 1 + 1 / (e + 1)) / 2.
 template <typename R>
 CUKERN_HD SineCosine<R> hyperbolic_sine_and_cosine(R x) {
 #ifdef __CUDA_ARCH__
     if constexpr (sizeof(R) == sizeof(float)) {
-        const float e = std::expm1(std::abs(x));
+        const float e = exponential(std::abs(x)).less_1;
         const float inverse = float_math::rough_inverse(e + 1);
-        const float rest = e < 1 ? e * inverse : 1 - inverse;
+        const float rest = e < 1 ? rounded_product(e, inverse) : 1 - inverse;
         return {std::copysign((e + rest) / 2, x), (e + 1 + inverse) / 2};
     }
 #endif
@@ -63,6 +100,22 @@ CUKERN_HD R times_exp(R value, R x, R factor) {
     return product * std::exp(rest);
 }
 
+// Whether exponentials of z are finite, and few digits reduce its angle. Kernels that compute in place and those
+// that call a function give the same bits, so that both compute what is ordinary in the same way.
+template <typename C>
+CUKERN_HD bool is_ordinary(C z, Part<C> most = kLargeExp<Part<C>>) {
+    return std::abs(z.real) <= most && std::abs(z.imag) < float_math::kFewTurns;
+}
+
+template <typename C>
+CUKERN_HD C exp_by(SineCosine<Part<C>> of_y, C z) {
+    const Part<C> factor = std::exp(z.real);
+    return {factor * of_y.cosine, factor * of_y.sine};
+}
+template <typename C>
+CUKERN_HD C ordinary_exp(C z) {
+    return exp_by(near_sine_and_cosine(z.imag), z);
+}
 template <typename C>
 CUKERN_LONG_FUNCTION C exp(C z) {
     using R = Part<C>;
@@ -71,23 +124,39 @@ CUKERN_LONG_FUNCTION C exp(C z) {
         if (z.real == -part<C>(kInfinity)) return {0, std::copysign(R{0}, z.imag)};
         return {part<C>(z.real == part<C>(kInfinity) ? kInfinity : nan_value()), part<C>(nan_value())};
     }
-    const auto [s, c] = sine_and_cosine(z.imag);
-    if (z.real > kLargeExp<R>) return {times_exp<R>(c, z.real, 1), times_exp<R>(s, z.real, 1)};
-    const R factor = std::exp(z.real);
-    return {factor * c, factor * s};
+    const SineCosine<R> of_y = sine_and_cosine(z.imag);
+    if (z.real > kLargeExp<R>) return {times_exp<R>(of_y.cosine, z.real, 1), times_exp<R>(of_y.sine, z.real, 1)};
+    return exp_by(of_y, z);
 }
 
+// By half the angle: 1 - cos(y) is 2 sin(y / 2)**2.
+template <typename C>
+CUKERN_HD C expm1_by(SineCosine<Part<C>> half, C z) {
+    const auto [less_1, value] = exponential(z.real);
+    const Part<C> versine = 2 * half.sine * half.sine;
+    return {fused(less_1, 1 - versine, -versine), value * (2 * half.sine * half.cosine)};
+}
+// An exponential that is no normal number would be lost, and of a real part of 0 the sign.
+template <typename R>
+inline constexpr R kLeastExp = 1 - kLargeExp<R>;
+template <typename C>
+CUKERN_HD bool is_ordinary_for_expm1(C z) {
+    return is_ordinary(z) && z.real >= kLeastExp<Part<C>> && z.real != 0;
+}
+template <typename C>
+CUKERN_HD C ordinary_expm1(C z) {
+    return expm1_by(near_sine_and_cosine(z.imag / 2), z);
+}
 template <typename C>
 CUKERN_LONG_FUNCTION C expm1(C z) {
     using R = Part<C>;
-    if (z.imag == 0) return {std::expm1(z.real), z.imag};
+    if (z.imag == 0 && !is_ordinary_for_expm1(z)) return {std::expm1(z.real), z.imag};
     if (!is_finite(z) || z.real > kLargeExp<R>) {
         const C e = exp(z);
         return {z.real == -part<C>(kInfinity) ? R{-1} : e.real, e.imag};
     }
-    const auto [sine, cosine] = sine_and_cosine(z.imag);
-    const R s = std::sin(z.imag / 2);
-    return {std::expm1(z.real) * cosine - 2 * s * s, std::exp(z.real) * sine};
+    if (z.real < kLeastExp<R>) return {-1, std::exp(z.real) * std::sin(z.imag)};
+    return expm1_by(sine_and_cosine(z.imag / 2), z);
 }
 
 // Scaled by an even power of two where a square would overflow or vanish.
@@ -124,11 +193,20 @@ CUKERN_LONG_FUNCTION C sqrt(C z) {
 }
 
 template <typename C>
+CUKERN_HD C cosh_by(SineCosine<Part<C>> of_y, C z) {
+    const auto [sine, cosine] = hyperbolic_sine_and_cosine(z.real);
+    return {cosine * of_y.cosine, sine * of_y.sine};
+}
+template <typename C>
+CUKERN_HD C ordinary_cosh(C z) {
+    return cosh_by(near_sine_and_cosine(z.imag), z);
+}
+template <typename C>
 CUKERN_LONG_FUNCTION C cosh(C z) {
     using R = Part<C>;
     const R x = z.real;
     const R y = z.imag;
-    if (y == 0) return {std::cosh(x), x != x ? y : y * std::copysign(R{1}, x)};
+    if (y == 0 && !is_ordinary(z)) return {std::cosh(x), x != x ? y : y * std::copysign(R{1}, x)};
     if (!std::isfinite(y)) {
         if (x == 0) return {part<C>(nan_value()), 0};
         return {part<C>(std::isinf(x) ? kInfinity : nan_value()), part<C>(nan_value())};
@@ -138,16 +216,24 @@ CUKERN_LONG_FUNCTION C cosh(C z) {
         const R half = R(0.5);
         return {times_exp<R>(c, std::abs(x), half), times_exp<R>(s, std::abs(x), std::copysign(half, x))};
     }
-    const auto [sine, cosine] = hyperbolic_sine_and_cosine(x);
-    return {cosine * c, sine * s};
+    return cosh_by({s, c}, z);
 }
 
+template <typename C>
+CUKERN_HD C sinh_by(SineCosine<Part<C>> of_y, C z) {
+    const auto [sine, cosine] = hyperbolic_sine_and_cosine(z.real);
+    return {sine * of_y.cosine, cosine * of_y.sine};
+}
+template <typename C>
+CUKERN_HD C ordinary_sinh(C z) {
+    return sinh_by(near_sine_and_cosine(z.imag), z);
+}
 template <typename C>
 CUKERN_LONG_FUNCTION C sinh(C z) {
     using R = Part<C>;
     const R x = z.real;
     const R y = z.imag;
-    if (y == 0) return {std::sinh(x), y};
+    if (y == 0 && !is_ordinary(z)) return {std::sinh(x), y};
     if (!std::isfinite(y)) {
         if (x == 0) return {x, part<C>(nan_value())};
         return {part<C>(std::isinf(x) ? kInfinity : nan_value()), part<C>(nan_value())};
@@ -157,27 +243,51 @@ CUKERN_LONG_FUNCTION C sinh(C z) {
         const R half = R(0.5);
         return {times_exp<R>(c, std::abs(x), std::copysign(half, x)), times_exp<R>(s, std::abs(x), half)};
     }
-    const auto [sine, cosine] = hyperbolic_sine_and_cosine(x);
-    return {sine * c, cosine * s};
+    return sinh_by({s, c}, z);
 }
 
+template <typename R>
+inline constexpr R kLargeTanh = sizeof(R) == sizeof(float) ? 10 : 22;  // tanh of more is 1
+
+// Of an x up to kLargeTanh, from the sine and the cosine of y.
+template <typename R>
+CUKERN_HD SineCosine<R> tanh_by(SineCosine<R> of_y, R x) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(R) == sizeof(float)) {
+        const auto [s, c] = hyperbolic_sine_and_cosine(x);
+        const R one = rough_quotient(R{1}, fused(s, s, of_y.cosine * of_y.cosine));
+        return {s * c * one, of_y.sine * of_y.cosine * one};
+    }
+#endif
+    const R s = std::sinh(x);
+    const R one = rough_quotient(R{1}, fused(s, s, of_y.cosine * of_y.cosine));
+    return {s * rough_root(fused(s, s, R{1})) * one, of_y.sine * of_y.cosine * one};
+}
+template <typename C>
+CUKERN_HD bool is_ordinary_for_tanh(C z) {
+    return is_ordinary(z, kLargeTanh<Part<C>>);
+}
+template <typename C>
+CUKERN_HD C ordinary_tanh(C z) {
+    const auto [real, imag] = tanh_by(near_sine_and_cosine(z.imag), z.real);
+    return {real, imag};
+}
 template <typename C>
 CUKERN_LONG_FUNCTION C tanh(C z) {
     using R = Part<C>;
-    constexpr R kLarge = sizeof(R) == sizeof(float) ? 10 : 22;  // tanh of more is 1
     const R nan = part<C>(nan_value());
     const R x = z.real;
     const R y = z.imag;
     if (std::isinf(x))
         return {std::copysign(R{1}, x),
                 std::copysign(R{0}, std::isfinite(y) && std::abs(y) > 1 ? std::sin(y) * std::cos(y) : y)};
-    if (y == 0) return {std::tanh(x), y};
+    if (y == 0 && !is_ordinary_for_tanh(z)) return {std::tanh(x), y};
     if (x != x || !std::isfinite(y)) return {x == 0 ? x : nan, nan};
-    const auto [sine, cosine] = sine_and_cosine(y);
-    if (std::abs(x) > kLarge) return {std::copysign(R{1}, x), 4 * sine * cosine * std::exp(-2 * std::abs(x))};
-    const R s = std::sinh(x);
-    const R one = rough_quotient(R{1}, s * s + cosine * cosine);
-    return {s * rough_root(1 + s * s) * one, sine * cosine * one};
+    const SineCosine<R> of_y = sine_and_cosine(y);
+    if (std::abs(x) > kLargeTanh<R>)
+        return {std::copysign(R{1}, x), 4 * of_y.sine * of_y.cosine * std::exp(-2 * std::abs(x))};
+    const auto [real, imag] = tanh_by(of_y, x);
+    return {real, imag};
 }
 
 template <typename C>

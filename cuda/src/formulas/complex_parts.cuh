@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "formulas/convert.cuh"
-#include "formulas/rough_math.cuh"
+#include "formulas/float_math.cuh"
 
 #ifndef __CUDA_ARCH__
 #include "formulas/complex_on_host.h"
@@ -47,6 +47,17 @@ CUKERN_HD Part<C> largest(C z) {
 template <typename C>
 CUKERN_HD constexpr Part<C> part(double value) {
     return static_cast<Part<C>>(value);
+}
+
+// a * b + c, on a GPU rounded once: of two products the compiler would choose either, in a function another one
+// than in the kernel that has it in place.
+template <typename R>
+CUKERN_HD R fused(R a, R b, R c) {
+#ifdef __CUDA_ARCH__
+    return std::fma(a, b, c);
+#else
+    return a * b + c;
+#endif
 }
 
 // To 2 units in the last place of float32, in a few instructions, where `b` is from 2**-126 to 2**126; of float64

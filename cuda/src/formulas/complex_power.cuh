@@ -9,15 +9,7 @@
 namespace cukern::complex_math {
 
 // x / abs(x): of 0 itself, of an infinite part its direction.
-CUKERN_LONG_FUNCTION Z sign(Z z) {
-#ifdef __CUDA_ARCH__
-    const double square = z.real * z.real + z.imag * z.imag;
-    // Not where one part is 0: there the other one of the result is 1 or -1, without an error.
-    if (z.real != 0 && z.imag != 0 && square > 1e-280 && square < 1e280) {
-        const double one = ::rsqrt(square);
-        return {z.real * one, z.imag * one};
-    }
-#endif
+CUKERN_LONG_FUNCTION Z sign_by_modulus(Z z) {
     const double modulus = std::hypot(z.real, z.imag);
     if (modulus == 0) return {0, 0};
     if (std::isinf(modulus)) {
@@ -25,6 +17,17 @@ CUKERN_LONG_FUNCTION Z sign(Z z) {
         return std::isinf(z.real) ? Z{std::copysign(1.0, z.real), 0} : Z{0, std::copysign(1.0, z.imag)};
     }
     return {z.real / modulus, z.imag / modulus};
+}
+CUKERN_HD Z sign(Z z) {
+#ifdef __CUDA_ARCH__
+    const double square = fused(z.real, z.real, z.imag * z.imag);
+    // Not where one part is 0: there the other one of the result is 1 or -1, without an error.
+    if (z.real != 0 && z.imag != 0 && square > 1e-280 && square < 1e280) {
+        const double one = ::rsqrt(square);
+        return {z.real * one, z.imag * one};
+    }
+#endif
+    return sign_by_modulus(z);
 }
 
 // float64 holds the squares of both parts.
@@ -37,24 +40,25 @@ CUKERN_HD Complex64 sign(Complex64 z) {
 #else
     const double one = 1 / std::sqrt(square);
 #endif
-    const Z found = square > 0 && std::isfinite(square) ? Z{x * one, y * one} : sign(Z{x, y});
+    const Z found = square > 0 && std::isfinite(square) ? Z{x * one, y * one} : sign_by_modulus(Z{x, y});
     return {static_cast<float>(found.real), static_cast<float>(found.imag)};
 }
 
 // By Smith's method, as NumPy: what can be finite is. One path for both cases, which neighbouring threads mix.
-CUKERN_LONG_FUNCTION Z reciprocal(Z z) {
+CUKERN_HD Z ordinary_reciprocal(Z z) {
     const bool is_real_larger = std::abs(z.imag) <= std::abs(z.real);
     const double large = is_real_larger ? z.real : z.imag;
     const double small = is_real_larger ? z.imag : z.real;
     const double ratio = small / large;
-    const double scale = large + small * ratio;
+    const double scale = fused(small, ratio, large);
     const double one = 1 / scale;
     const double other = std::isinf(one) ? ratio / scale : ratio * one;
     return is_real_larger ? Z{one, -other} : Z{other, -one};
 }
+CUKERN_LONG_FUNCTION Z reciprocal(Z z) { return ordinary_reciprocal(z); }
 
 // float64 holds the squares of both parts.
-CUKERN_HD Complex64 reciprocal(Complex64 z) {
+CUKERN_HD Complex64 ordinary_reciprocal(Complex64 z) {
     const double x = z.real;
     const double y = z.imag;
     const double square = x * x + y * y;
@@ -62,6 +66,7 @@ CUKERN_HD Complex64 reciprocal(Complex64 z) {
     const Z found = square > 0 && std::isfinite(square) ? Z{x * one, -y * one} : reciprocal(Z{x, y});
     return {static_cast<float>(found.real), static_cast<float>(found.imag)};
 }
+CUKERN_HD Complex64 reciprocal(Complex64 z) { return ordinary_reciprocal(z); }
 
 template <typename C>
 CUKERN_HD C product(C a, C b) {

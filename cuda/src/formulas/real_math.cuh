@@ -150,10 +150,17 @@ CUKERN_COARSE_FUNCTION(atanh)
 #undef CUKERN_COARSE_FUNCTION
 }  // namespace coarse_math
 
+// Whether b's first 20 digits are those of 0, a power of two or one and a half times one: in one comparison, which
+// hardly any other exponent passes.
+CUKERN_HD bool may_have_two_digits(float b) { return (bit_cast<std::uint32_t>(b) & 0x003FFFFFU) == 0; }
+CUKERN_HD bool may_have_two_digits(double b) {
+    return (static_cast<std::uint32_t>(bit_cast<std::uint64_t>(b) >> 32) & 0x0007FFFFU) == 0;
+}
+
 // Powers that few operations give within 2 units in the last place come to those, wherever they are met.
 template <typename T, typename Power>
 CUKERN_HD T real_power(T a, T b, Power power) {
-    if (std::abs(b) <= 3) {
+    if (std::abs(b) <= 3 && may_have_two_digits(b)) {
         if (b == 2) return a * a;
         if (b == 3) return a * a * a;
         if (b == -1) return 1 / a;

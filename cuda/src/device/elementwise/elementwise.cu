@@ -32,7 +32,7 @@ cudaError_t launch_op(const ElementwiseLaunch &launch, cudaStream_t stream) noex
             if (!is_contiguous(launch) && is_packed_conversion<T>(launch))
                 return launch_convert<T>(launch, stream);
         }
-        if constexpr (has_packed_kernel(op, kType)) {
+        if constexpr (has_packed_kernel<op>(kType)) {
             cudaError_t error = cudaSuccess;
             if (is_contiguous(launch, has_functions<kGroup>) && launch_contiguous<op, T>(launch, stream, &error))
                 return error;

@@ -10,6 +10,7 @@
 
 #include "device/elementwise/apply.cuh"
 #include "device/kernel_types.h"
+#include "formulas/in_place.cuh"
 
 namespace cukern::cuda {
 
@@ -79,16 +80,68 @@ __device__ group_result_t<group, T> apply_in(Op op, const T (&x)[inputs]) {
 template <Group group, typename T>
 using GroupVector = Elements<group_result_t<group, T>, Vector<T>::kSize>;
 
-// The results of some elements of each operand.
-template <Op op, Group group, typename T, int inputs, typename E>
+// A function of elements that are not ordinary, or lie beside vectors, by a call, as functions of complex numbers
+// are: for a second copy in place the compiler kept constants in registers, which left room for fewer threads.
+template <Op op, typename... Ts>
+__device__ __noinline__ auto evaluate_by_call(Ts... x) {
+    return evaluate<op>(x...);
+}
+template <Op op, typename T, int inputs>
+__device__ result_t<op, T> apply_by_call(const T (&x)[inputs]) {
+    static_assert(inputs <= 2);
+    if constexpr (is_complex<T>)
+        return apply<op, T, inputs>(x);
+    else if constexpr (inputs == 1)
+        return evaluate_by_call<op>(x[0]);
+    else
+        return evaluate_by_call<op>(x[0], x[1]);
+}
+
+// Whether a kernel of one operation computes most elements in place, without a branch.
+template <Op op, typename T>
+inline constexpr bool has_in_place =
+    InPlace<op, arithmetic_t<T>>::kExists && !(is_storage_float<T> && has_coarse<Formula<op>>);
+
+template <Op op, typename T, int inputs>
+__device__ bool is_ordinary(const T (&x)[inputs]) {
+    using Function = InPlace<op, arithmetic_t<T>>;
+    if constexpr (inputs == 1)
+        return Function::serves(operand_of<op>(x[0]));
+    else
+        return Function::serves(operand_of<op>(x[0]), operand_of<op>(x[1]));
+}
+template <Op op, typename T, int inputs>
+__device__ T apply_ordinary(const T (&x)[inputs]) {
+    using Function = InPlace<op, arithmetic_t<T>>;
+    if constexpr (inputs == 1)
+        return from_arithmetic<T>(Function::apply(operand_of<op>(x[0])));
+    else
+        return from_arithmetic<T>(Function::apply(operand_of<op>(x[0]), operand_of<op>(x[1])));
+}
+
+// The results of some elements of each operand. `alone`: of a kernel that has this operation only.
+template <Op op, Group group, typename T, bool alone, int inputs, typename E>
 __device__ auto apply_together(const E (&x)[inputs]) {
     Elements<group_result_t<group, T>, E::kSize> result;
+    T elements[E::kSize][inputs];
 #pragma unroll
-    for (int e = 0; e < E::kSize; ++e) {
-        T element[inputs];
+    for (int e = 0; e < E::kSize; ++e)
 #pragma unroll
-        for (int j = 0; j < inputs; ++j) element[j] = x[j].values[e];
-        result.values[e] = apply<op, T, inputs>(element);
+        for (int j = 0; j < inputs; ++j) elements[e][j] = x[j].values[e];
+    if constexpr (alone && has_in_place<op, T>) {
+        bool are_ordinary = true;
+#pragma unroll
+        for (int e = 0; e < E::kSize; ++e) are_ordinary = is_ordinary<op, T, inputs>(elements[e]) && are_ordinary;
+        if (are_ordinary) {
+#pragma unroll
+            for (int e = 0; e < E::kSize; ++e) result.values[e] = apply_ordinary<op, T, inputs>(elements[e]);
+        } else {
+#pragma unroll
+            for (int e = 0; e < E::kSize; ++e) result.values[e] = apply_by_call<op, T, inputs>(elements[e]);
+        }
+    } else {
+#pragma unroll
+        for (int e = 0; e < E::kSize; ++e) result.values[e] = apply<op, T, inputs>(elements[e]);
     }
     return result;
 }
@@ -99,7 +152,7 @@ __device__ auto apply_together(const E (&x)[inputs]) {
 template <Op op, Group group, typename T>
 CUKERN_HD constexpr int elements_at_once(int most) {
     // Of both elements at once the compiler keeps the constants in registers, which leaves room for fewer threads:
-    // atan took 78 us instead of 66, asin 88 instead of 72.
+    // atan took 82 us instead of 72, asin 88 instead of 82.
     if (std::is_same_v<T, double> && (op == Op::asin || op == Op::atan)) return 1;
     if (has_pairs<op, T> || sizeof(T) >= 8) return Vector<T>::kSize;
     constexpr bool kIsLong = has_coarse<Formula<op>> || (group == Group::binary_functions && op != Op::divide);
@@ -118,7 +171,7 @@ template <typename T>
 inline constexpr int kAtOnceTransposed = sizeof(T) < 4 ? 4 / static_cast<int>(sizeof(T)) : Vector<T>::kSize;
 
 // Those of a vector of each, part by part.
-template <Op op, Group group, typename T, int most, int inputs>
+template <Op op, Group group, typename T, int most, bool alone, int inputs>
 __device__ GroupVector<group, T> apply_in_parts(Words (&x)[inputs]) {
     constexpr int kSize = Vector<T>::kSize;
     constexpr int kMost = elements_at_once<op, group, T>(most);
@@ -137,7 +190,7 @@ __device__ GroupVector<group, T> apply_in_parts(Words (&x)[inputs]) {
     } else if constexpr (kSize <= kMost) {
         Vector<T> own[inputs];
         memcpy(own, x, sizeof own);
-        return apply_together<op, group, T, inputs>(own);
+        return apply_together<op, group, T, alone, inputs>(own);
     } else {
         using Part = Elements<T, kMost>;
         using Result = Elements<std::uint32_t, static_cast<int>(sizeof(GroupVector<group, T>) / 4)>;
@@ -147,7 +200,7 @@ __device__ GroupVector<group, T> apply_in_parts(Words (&x)[inputs]) {
             Part part[inputs];
 #pragma unroll
             for (int j = 0; j < inputs; ++j) part[j] = take_front<Part>(x[j]);
-            put_back(result, apply_together<op, group, T, inputs>(part));
+            put_back(result, apply_together<op, group, T, alone, inputs>(part));
         }
         return bit_cast<GroupVector<group, T>>(result);
     }
@@ -157,9 +210,9 @@ __device__ GroupVector<group, T> apply_in_parts(Words (&x)[inputs]) {
 template <Group group, typename T, int inputs, int most = kAtOnce<group>>
 __device__ GroupVector<group, T> apply_vector_in(Op op, Words (&x)[inputs]) {
     switch (op) {
-#define CUKERN_CASE(id)                                                                          \
-    case Op::id:                                                                                 \
-        if constexpr (is_in<Op::id, group, T>) return apply_in_parts<Op::id, group, T, most>(x); \
+#define CUKERN_CASE(id)                                                                                 \
+    case Op::id:                                                                                        \
+        if constexpr (is_in<Op::id, group, T>) return apply_in_parts<Op::id, group, T, most, false>(x); \
         break;
 #define CUKERN_OP(id, kind, types, rule, doc) CUKERN_CASE(id)
 #include "cukern/ops.def"
@@ -179,11 +232,14 @@ struct One {
     using Result = result_t<op, T>;
     template <int inputs>
     __device__ static Elements<Result, Vector<T>::kSize> of_vector(Op, Words (&x)[inputs]) {
-        return apply_in_parts<op, kGroup, T, kAtOnceAlone>(x);
+        return apply_in_parts<op, kGroup, T, kAtOnceAlone, true>(x);
     }
     template <int inputs>
     __device__ static Result of_element(Op, const T (&x)[inputs]) {
-        return apply<op, T, inputs>(x);
+        if constexpr (has_functions<kGroup>)
+            return apply_by_call<op, T, inputs>(x);
+        else
+            return apply<op, T, inputs>(x);
     }
 };
 
@@ -202,23 +258,25 @@ struct AnyOf {
     }
 };
 
-// What the kernel of packed operands is made for: functions, which it inlines, and what small arrays meet most,
-// have one of their own. Of complex numbers, whose functions are long, quotients alone have, which are limited by
-// memory.
-constexpr bool is_alone(Op op, ElementType type) {
-    if (is_function(op, type)) return kind_of(type) != 'c' || op == Op::divide || op == Op::reciprocal;
+// What the kernel of packed operands is made for: functions, which it has in place, and what small arrays meet
+// most, have one of their own. Of complex numbers, whose functions are long, quotients and those have that are
+// short for most numbers.
+template <Op op>
+constexpr bool is_alone(ElementType type) {
+    if (is_function(op, type)) return kind_of(type) != 'c' || op == Op::divide || InPlace<op, Complex64>::kExists;
     return op == Op::add || op == Op::subtract || op == Op::multiply || op == Op::copy;
 }
 // Whether there is such a kernel. Else strided_kernel serves packed operands, too: functions of complex128 took up
 // to 1.06 of the time in one that they share, those of complex64 0.86 to 0.98.
-constexpr bool has_packed_kernel(Op op, ElementType type) {
+template <Op op>
+constexpr bool has_packed_kernel(ElementType type) {
     if (kernel_type(op, type) != type) return false;
     const Group group = group_of(op, type);
     if (group == Group::functions && type == ElementType::complex64) return true;
-    return (group != Group::functions && group != Group::binary_functions) || is_alone(op, type);
+    return (group != Group::functions && group != Group::binary_functions) || is_alone<op>(type);
 }
 template <Op op, typename T>
-using OperationsOf = std::conditional_t<is_alone(op, ElementTypeOf<T>::value), One<op, T>,
+using OperationsOf = std::conditional_t<is_alone<op>(ElementTypeOf<T>::value), One<op, T>,
                                         AnyOf<group_of(op, ElementTypeOf<T>::value), T>>;
 
 // The same of one operand, and of two, of which x is the one at place `first`.
