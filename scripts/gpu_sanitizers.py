@@ -20,12 +20,12 @@ KERNEL_TESTS = [
     "test_selections.py::test_where[cuda-float32]",
     *(f"test_reductions.py::test_sizes[cuda-{row}]" for row in ("sum", "max", "argmax", "any")),
     *(
-        f"test_reductions.py::test_work_for_all_multiprocessors[{row}-cuda]"
+        f"test_reduction_layouts.py::test_work_for_all_multiprocessors[{row}-cuda]"
         for row in ("sum-float32", "argmax-int8", "var-float16", "any-complex128")
     ),
-    "test_reductions.py::test_axes[cuda-mean]",
-    "test_reductions.py::test_columns_of_few_elements[cuda-argmax-int8]",
-    "test_reductions.py::test_short_rows_of_windows[cuda-sum-complex64]",
+    "test_reduction_layouts.py::test_axes[cuda-mean]",
+    "test_reduction_layouts.py::test_columns_of_few_elements[cuda-argmax-int8]",
+    "test_reduction_layouts.py::test_short_rows_of_windows[cuda-sum-complex64]",
     "test_cumulative.py::test_sizes[cuda-cumulative_sum-float32]",
     "test_cumulative.py::test_axes[cuda-cumulative_prod-complex64]",
     "test_layouts.py::test_two_operands[cuda-transposed-float32]",
@@ -34,7 +34,7 @@ KERNEL_TESTS = [
     "test_layouts.py::test_more_dimensions[cuda-int8]",
     "test_layouts.py::test_rows_that_begin_anywhere[cuda-sqrt]",
     "test_layouts.py::test_packed_conversions[cuda-uint16]",
-    "test_reductions.py::test_many_dimensions",
+    "test_reduction_layouts.py::test_many_dimensions",
     "test_elementwise.py::test_dimensions_that_do_not_merge",
     "test_elementwise.py::test_sixty_four_dimensions",
     "test_elementwise.py::test_the_main_job",

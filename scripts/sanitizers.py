@@ -112,7 +112,7 @@ SANITIZERS = {
         ADDRESS,
         environment=ADDRESS.environment | {"ASAN_OPTIONS": ADDRESS_OPTIONS.replace("detect_leaks=1", "detect_leaks=0")},
         defects={defect: message for defect, message in ADDRESS.defects.items() if defect != "leak"},
-        files=("test_layouts.py", "test_reductions.py", "test_cumulative.py"),
+        files=("test_layouts.py", "test_reductions.py", "test_reduction_layouts.py", "test_cumulative.py"),
         parts=1,
         left_out=LEFT_OUT + " and not staged",
         build={

@@ -47,12 +47,12 @@ CUKERN_COMPLEX(reciprocal, true, ordinary_reciprocal(x))
 #undef CUKERN_COMPLEX
 
 // Of float32, and 16-bit floats where they have no form of their own. The host computes these in float64.
-CUKERN_UNARY(tan, float, real_math::has_own<float>, std::fabs(x) < float_math::kFewTurns, float_math::near_tan(x))
-CUKERN_UNARY(asinh, float, real_math::has_own<float>, std::fabs(x) < float_math::kInfinity,
-             float_math::finite_asinh(x))
-CUKERN_UNARY(acosh, float, real_math::has_own<float>, x >= 1 && x < float_math::kInfinity,
-             float_math::finite_acosh(x))
-CUKERN_UNARY(atanh, float, real_math::has_own<float>, std::fabs(x) < 1, float_math::finite_atanh(x))
+#define CUKERN_FLOAT(id, condition, value) CUKERN_UNARY(id, float, real_math::has_own<float>, condition, value)
+CUKERN_FLOAT(tan, std::fabs(x) < float_math::kFewTurns, float_math::near_tan(x))
+CUKERN_FLOAT(asinh, std::fabs(x) < float_math::kInfinity, float_math::finite_asinh(x))
+CUKERN_FLOAT(acosh, x >= 1 && x < float_math::kInfinity, float_math::finite_acosh(x))
+CUKERN_FLOAT(atanh, std::fabs(x) < 1, float_math::finite_atanh(x))
+#undef CUKERN_FLOAT
 #undef CUKERN_UNARY
 
 #define CUKERN_BINARY(id, condition, value)                                  \
