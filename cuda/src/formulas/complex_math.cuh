@@ -2,8 +2,9 @@
 // modulus: at most 2.8 epsilon of it on the host, where 8 are allowed.
 //
 // The values at infinities, NaN and signed zeros are those of C99's Annex G, which NumPy gives on Linux. Methods:
-// W. Kahan, "Branch Cuts for Complex Elementary Functions" (1987), with log1p near 1 for logarithms. What is said
-// of most numbers, `ordinary_...`, is short, and in_place.cuh has it in the kernels of one function.
+// W. Kahan, "Branch Cuts for Complex Elementary Functions" (1987), with log1p near 1 for logarithms.
+//
+// `ordinary_...` is a function's short way, which most numbers take: see in_place.cuh.
 #pragma once
 
 #include "formulas/complex_log.cuh"
@@ -17,6 +18,7 @@ struct SineCosine {
     R cosine;
 };
 #ifdef __CUDA_ARCH__
+// Of any other x, whose reduction by many digits of 2 / pi is long code.
 __device__ __noinline__ inline SineCosine<float> far_sine_and_cosine(float x) {
     SineCosine<float> both;
     ::sincosf(x, &both.sine, &both.cosine);
@@ -100,8 +102,8 @@ CUKERN_HD R times_exp(R value, R x, R factor) {
     return product * std::exp(rest);
 }
 
-// Whether exponentials of z are finite, and few digits reduce its angle. Kernels that compute in place and those
-// that call a function give the same bits, so that both compute what is ordinary in the same way.
+// Whether exponentials of z are finite, and few digits reduce its angle. Such numbers are computed by the same
+// formula in place and by a call, since both have to give the same bits.
 template <typename C>
 CUKERN_HD bool is_ordinary(C z, Part<C> most = kLargeExp<Part<C>>) {
     return std::abs(z.real) <= most && std::abs(z.imag) < float_math::kFewTurns;

@@ -1,8 +1,8 @@
 // Functions in kernels that have one function: most elements in place without a branch, the rest by a call.
 //
 // Idea: a thread asks once whether all elements that it computes together are ordinary. Then no branch lies
-// between them, and their instructions are interleaved; with a branch for each they waited for each other. The
-// same elements give the same bits in the kernels that call.
+// between them, and the compiler interleaves their instructions. With a branch for each element, one would wait
+// for the other. Kernels that call the whole function get the same bits.
 #pragma once
 
 #include "formulas/functors.cuh"

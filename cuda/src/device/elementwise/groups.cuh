@@ -86,15 +86,21 @@ template <Op op, typename... Ts>
 __device__ __noinline__ auto evaluate_by_call(Ts... x) {
     return evaluate<op>(x...);
 }
+// What a function of one or two elements gives of these.
+template <typename F, typename T, int inputs>
+__device__ auto of_elements(F function, const T (&x)[inputs]) {
+    static_assert(inputs <= 2);
+    if constexpr (inputs == 1)
+        return function(x[0]);
+    else
+        return function(x[0], x[1]);
+}
 template <Op op, typename T, int inputs>
 __device__ result_t<op, T> apply_by_call(const T (&x)[inputs]) {
-    static_assert(inputs <= 2);
     if constexpr (is_complex<T>)
         return apply<op, T, inputs>(x);
-    else if constexpr (inputs == 1)
-        return evaluate_by_call<op>(x[0]);
     else
-        return evaluate_by_call<op>(x[0], x[1]);
+        return of_elements([](auto... elements) { return evaluate_by_call<op>(elements...); }, x);
 }
 
 // Whether a kernel of one operation computes most elements in place, without a branch.
@@ -103,20 +109,15 @@ inline constexpr bool has_in_place =
     InPlace<op, arithmetic_t<T>>::kExists && !(is_storage_float<T> && has_coarse<Formula<op>>);
 
 template <Op op, typename T, int inputs>
-__device__ bool is_ordinary(const T (&x)[inputs]) {
+__device__ bool is_served(const T (&x)[inputs]) {
     using Function = InPlace<op, arithmetic_t<T>>;
-    if constexpr (inputs == 1)
-        return Function::serves(operand_of<op>(x[0]));
-    else
-        return Function::serves(operand_of<op>(x[0]), operand_of<op>(x[1]));
+    return of_elements([](auto... elements) { return Function::serves(operand_of<op>(elements)...); }, x);
 }
 template <Op op, typename T, int inputs>
-__device__ T apply_ordinary(const T (&x)[inputs]) {
+__device__ T apply_in_place(const T (&x)[inputs]) {
     using Function = InPlace<op, arithmetic_t<T>>;
-    if constexpr (inputs == 1)
-        return from_arithmetic<T>(Function::apply(operand_of<op>(x[0])));
-    else
-        return from_arithmetic<T>(Function::apply(operand_of<op>(x[0]), operand_of<op>(x[1])));
+    return of_elements(
+        [](auto... elements) { return from_arithmetic<T>(Function::apply(operand_of<op>(elements)...)); }, x);
 }
 
 // The results of some elements of each operand. `alone`: of a kernel that has this operation only.
@@ -129,12 +130,12 @@ __device__ auto apply_together(const E (&x)[inputs]) {
 #pragma unroll
         for (int j = 0; j < inputs; ++j) elements[e][j] = x[j].values[e];
     if constexpr (alone && has_in_place<op, T>) {
-        bool are_ordinary = true;
+        bool are_served = true;
 #pragma unroll
-        for (int e = 0; e < E::kSize; ++e) are_ordinary = is_ordinary<op, T, inputs>(elements[e]) && are_ordinary;
-        if (are_ordinary) {
+        for (int e = 0; e < E::kSize; ++e) are_served = is_served<op, T, inputs>(elements[e]) && are_served;
+        if (are_served) {
 #pragma unroll
-            for (int e = 0; e < E::kSize; ++e) result.values[e] = apply_ordinary<op, T, inputs>(elements[e]);
+            for (int e = 0; e < E::kSize; ++e) result.values[e] = apply_in_place<op, T, inputs>(elements[e]);
         } else {
 #pragma unroll
             for (int e = 0; e < E::kSize; ++e) result.values[e] = apply_by_call<op, T, inputs>(elements[e]);
