@@ -18,22 +18,24 @@ BOUND = 2
 
 
 def compile_float_math(folder: Path) -> Callable[..., np.ndarray]:
-    """Compile tests/float_math.cpp; return a function of a name and one or two float32 arrays."""
+    """Compile tests/float_math.cpp; return a function of a name and one or two arrays of float32 or float64."""
     library = folder / "float_math.so"
     command = [*shlex.split(os.environ.get("CXX", "c++")), "-std=c++17", "-O2", "-ffp-contract=off", "-fPIC", "-shared"]
     if " fma " in Path("/proc/cpuinfo").read_text():
         command.append("-mfma")
     command += [f"-I{ROOT / 'cuda/include'}", f"-I{ROOT / 'cuda/src'}"]
     subprocess.run([*command, ROOT / "tests/float_math.cpp", "-o", library], check=True)
-    function = ctypes.CDLL(str(library)).float_math
-    function.restype = ctypes.c_bool
+    loaded = ctypes.CDLL(str(library))
+    functions = {np.dtype(np.float32): loaded.float_math, np.dtype(np.float64): loaded.double_math}
+    for each in functions.values():
+        each.restype = ctypes.c_bool
 
     def call(name: str, a: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
         out = np.empty_like(a)
         pointers = [None if x is None else x.ctypes.data_as(ctypes.c_void_p) for x in (a, b, out)]
-        assert all(x is None or (x.dtype == np.float32 and x.flags.c_contiguous) for x in (a, b))
+        assert all(x is None or (x.dtype == a.dtype and x.flags.c_contiguous) for x in (a, b))
         assert b is None or b.shape == a.shape
-        assert function(name.encode(), *pointers, ctypes.c_int64(a.size)), name
+        assert functions[a.dtype](name.encode(), *pointers, ctypes.c_int64(a.size)), name
         return out
 
     return call

@@ -295,6 +295,19 @@ EDGES = [0.0, 1e-30, 1e-19, 0.5, 1.0, 9.99, 10.01, 21.9, 22.1, 87.9, 88.1, 89.0,
 EDGES += [1e9, 1e19]
 
 
+@pytest.mark.parametrize(("dtype", "most"), [(np.float32, 150), (np.float64, 1100)])
+def test_powers_at_the_ends_of_the_range(dtype: type, most: float, rng: np.random.Generator) -> None:
+    """Packed powers that are hardly normal numbers, or are none, have the bits that they have in steps."""
+    close = 1 + np.outer([1, -1], 2.0 ** np.arange(-np.finfo(dtype).nmant - 1, 0)).ravel()
+    a = np.repeat(np.concatenate([close, 2.0 ** rng.uniform(-99, 99, 200)]).astype(dtype), 300)
+    with np.errstate(all="ignore"):
+        b = (rng.uniform(0.75, 1, a.size) * rng.choice([-most, most], a.size) / np.log2(a, dtype=float)).astype(dtype)
+    operands = [cukern.asarray(x) for x in (a, b)]
+    packed = cukern.asnumpy(cukern.pow(*operands))
+    assert_same(cukern.asnumpy(cukern.pow(*(x[::3] for x in operands))), packed[::3])
+    assert_result(packed, "pow", a, b)
+
+
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 @pytest.mark.parametrize("name", ["exp", "expm1", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sign"])
 def test_complex_functions_beyond_their_short_way(name: str, dtype: type) -> None:
@@ -315,11 +328,14 @@ def test_complex_functions_beyond_their_short_way(name: str, dtype: type) -> Non
         assert_same(cukern.asnumpy(function(packed[:, ::3])), cukern.asnumpy(function(packed))[:, ::3])
 
 
-@pytest.mark.parametrize("name", ["tan", "asinh", "acosh", "atanh", "hypot", "atan2", "logaddexp", "pow"])
-def test_float_functions_beside_special_values(name: str) -> None:
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "name", ["tan", "asinh", "acosh", "atanh", "asin", "acos", "sinh", "log1p", "hypot", "atan2", "logaddexp", "pow"]
+)
+def test_float_functions_beside_special_values(name: str, dtype: type) -> None:
     """A number gives the same bits beside any other, and in any layout."""
-    edges = special_values(np.dtype(np.float32))
-    beside = np.full((2, 4 * edges.size), 0.7, np.float32)
+    edges = special_values(np.dtype(dtype))
+    beside = np.full((2, 4 * edges.size), 0.7, dtype)
     beside[0, ::4] = edges
     beside[1, 1::4] = edges
     operands = [cukern.asarray(x) for x in (beside if name in BINARY else beside[:1])]

@@ -57,6 +57,14 @@ def test_logaddexp_of_nothing(float_math: Callable[..., np.ndarray]) -> None:
         np.testing.assert_array_equal(float_math("logaddexp", y, x), x)
 
 
+def test_normal_powers(float_math: Callable[..., np.ndarray], rng: np.random.Generator) -> None:
+    """Powers that are served as normal numbers have the bits of all others, close to the ends of the range, too."""
+    a = np.concatenate([rng.uniform(0.99, 1.01, 500_000), 2.0 ** rng.uniform(-126, 127, 500_000)]).astype(np.float32)
+    with np.errstate(all="ignore"):
+        b = (rng.uniform(120, 150, a.size) * rng.choice([-1, 1], a.size) / np.log2(a, dtype=float)).astype(np.float32)
+    np.testing.assert_array_equal(float_math("normal_power", a, b), float_math("pow", a, b))
+
+
 def test_rough_angle(float_math: Callable[..., np.ndarray], rng: np.random.Generator) -> None:
     """The angle of complex numbers, whose bound is of the modulus: two units more than atan2."""
     special = np.array(SPECIAL, np.float32)

@@ -83,6 +83,16 @@ CUKERN_HD SineCosine<R> hyperbolic_sine_and_cosine(R x) {
     return {std::sinh(x), std::cosh(x)};
 }
 
+// The same of an x up to kLargeTanh, whose square is finite.
+template <typename R>
+CUKERN_HD SineCosine<R> hyperbolic_by_root(R x) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(R) == sizeof(float)) return hyperbolic_sine_and_cosine(x);
+#endif
+    const R sine = std::sinh(x);
+    return {sine, rough_root(fused(sine, sine, R{1}))};
+}
+
 // exp of more overflows; and exp of it.
 template <typename R>
 inline constexpr R kLargeExp = static_cast<R>(sizeof(R) == sizeof(float) ? 88 : 709);
@@ -194,6 +204,12 @@ CUKERN_LONG_FUNCTION C sqrt(C z) {
     return x >= 0 ? C{large, other} : C{std::abs(other), std::copysign(large, z.imag)};
 }
 
+// The halves of of_y's parts, times exp of what overflows, with the sign of the one that is a sine.
+template <typename C>
+CUKERN_HD C halves_of_large(SineCosine<Part<C>> of_y, Part<C> x, Part<C> real_half, Part<C> imag_half) {
+    return {times_exp(of_y.cosine, std::abs(x), real_half), times_exp(of_y.sine, std::abs(x), imag_half)};
+}
+
 template <typename C>
 CUKERN_HD C cosh_by(SineCosine<Part<C>> of_y, C z) {
     const auto [sine, cosine] = hyperbolic_sine_and_cosine(z.real);
@@ -213,12 +229,10 @@ CUKERN_LONG_FUNCTION C cosh(C z) {
         if (x == 0) return {part<C>(nan_value()), 0};
         return {part<C>(std::isinf(x) ? kInfinity : nan_value()), part<C>(nan_value())};
     }
-    const auto [s, c] = sine_and_cosine(y);
-    if (std::abs(x) > kLargeExp<R>) {
-        const R half = R(0.5);
-        return {times_exp<R>(c, std::abs(x), half), times_exp<R>(s, std::abs(x), std::copysign(half, x))};
-    }
-    return cosh_by({s, c}, z);
+    const SineCosine<R> of_y = sine_and_cosine(y);
+    constexpr R kHalf = R(0.5);
+    if (std::abs(x) > kLargeExp<R>) return halves_of_large<C>(of_y, x, kHalf, std::copysign(kHalf, x));
+    return cosh_by(of_y, z);
 }
 
 template <typename C>
@@ -240,12 +254,10 @@ CUKERN_LONG_FUNCTION C sinh(C z) {
         if (x == 0) return {x, part<C>(nan_value())};
         return {part<C>(std::isinf(x) ? kInfinity : nan_value()), part<C>(nan_value())};
     }
-    const auto [s, c] = sine_and_cosine(y);
-    if (std::abs(x) > kLargeExp<R>) {
-        const R half = R(0.5);
-        return {times_exp<R>(c, std::abs(x), std::copysign(half, x)), times_exp<R>(s, std::abs(x), half)};
-    }
-    return sinh_by({s, c}, z);
+    const SineCosine<R> of_y = sine_and_cosine(y);
+    constexpr R kHalf = R(0.5);
+    if (std::abs(x) > kLargeExp<R>) return halves_of_large<C>(of_y, x, std::copysign(kHalf, x), kHalf);
+    return sinh_by(of_y, z);
 }
 
 template <typename R>
@@ -254,16 +266,9 @@ inline constexpr R kLargeTanh = sizeof(R) == sizeof(float) ? 10 : 22;  // tanh o
 // Of an x up to kLargeTanh, from the sine and the cosine of y.
 template <typename R>
 CUKERN_HD SineCosine<R> tanh_by(SineCosine<R> of_y, R x) {
-#ifdef __CUDA_ARCH__
-    if constexpr (sizeof(R) == sizeof(float)) {
-        const auto [s, c] = hyperbolic_sine_and_cosine(x);
-        const R one = rough_quotient(R{1}, fused(s, s, of_y.cosine * of_y.cosine));
-        return {s * c * one, of_y.sine * of_y.cosine * one};
-    }
-#endif
-    const R s = std::sinh(x);
+    const auto [s, c] = hyperbolic_by_root(x);
     const R one = rough_quotient(R{1}, fused(s, s, of_y.cosine * of_y.cosine));
-    return {s * rough_root(fused(s, s, R{1})) * one, of_y.sine * of_y.cosine * one};
+    return {s * c * one, of_y.sine * of_y.cosine * one};
 }
 template <typename C>
 CUKERN_HD bool is_ordinary_for_tanh(C z) {

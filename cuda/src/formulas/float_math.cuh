@@ -14,15 +14,17 @@
 #include "formulas/float_angles.cuh"
 #include "formulas/float_pairs.cuh"
 #include "formulas/rough_math.cuh"
+#include "formulas/signed_power.cuh"
 
 namespace cukern::float_math {
 
-// The natural logarithm of x * 2**exponent, for a normal x. high may be some units off, which low corrects.
+// The natural logarithm of x * 2**exponent, for a normal x, to 2**-30 of it. high may be some units off, which low
+// corrects.
 CUKERN_HD Pair log(float x, int exponent) {
-    // x = m * 2**e with m from 2/3 to 4/3, and log(m) = 2 atanh(s / 2) with s = 2 (m - 1) / (m + 1).
-    constexpr std::uint32_t kTwoThirds = 0x3F2AAAAB;
+    // x = m * 2**e with m from sqrt(1/2) to sqrt(2), and log(m) = 2 atanh(s / 2) with s = 2 (m - 1) / (m + 1).
+    constexpr std::uint32_t kRootOfHalf = 0x3F3504F3;
     const auto bits = bit_cast<std::uint32_t>(x);
-    const int e = static_cast<std::int32_t>(bits - kTwoThirds) >> 23;
+    const int e = static_cast<std::int32_t>(bits - kRootOfHalf) >> 23;
     const auto m = bit_cast<float>(bits - (static_cast<std::uint32_t>(e) << 23));
     const float below = rounded_sum(m, -1);  // exact
     const float inverse = rough_inverse(rounded_sum(m, 1));
@@ -30,26 +32,24 @@ CUKERN_HD Pair log(float x, int exponent) {
     Pair s;
     s.high = 2 * below * inverse;
     s.low = std::fma(-s.high, below, 2 * rounded_sum(below, -s.high)) * inverse;
-    Pair square = product(s.high, s.high);
-    square.low = std::fma(2 * s.high, s.low, square.low);
-    float p = 9.67556846e-5F;
-    p = std::fma(p, square.high, 0.000432887727F);
-    p = std::fma(p, square.high, 0.00223220862F);
-    p = std::fma(p, square.high, 0.0124999983F);
-    constexpr Pair kTwelfth = {0.0833333358F, -2.48352694e-9F};
-    const Pair factor = ordered_sum(kTwelfth.high, std::fma(p, square.high, kTwelfth.low));
-    Pair tail = product(square.high, factor.high);  // (log(m) - s) / s
-    tail.low = std::fma(square.high, factor.low, std::fma(square.low, factor.high, tail.low));
-    Pair more = product(s.high, tail.high);
-    more.low = std::fma(s.high, tail.low, std::fma(s.low, tail.high, more.low));
+    // log(m) - s = s**3 * p(s**2) is at most a hundredth of s, so that its rounding is little.
+    const float square = rounded_product(s.high, s.high);
+    float p = 0.000449556013F;
+    p = std::fma(p, square, 0.00223204261F);
+    p = std::fma(p, square, 0.0124999229F);
+    p = std::fma(p, square, 0.0833333358F);
+    const float cube = rounded_product(s.high, square);
+    const float lost = std::fma(s.high, std::fma(s.high, s.high, -square), std::fma(s.high, square, -cube));
+    s.low = std::fma(0.0833333358F, lost, std::fma(0.25F * square, s.low, s.low));
     // log(2) in two parts, of which the first has so few digits that its product is exact.
     constexpr float kLn2High = 0.693145751953125F;
     constexpr float kLn2Low = 1.42860677e-6F;
     const auto whole = static_cast<float>(e + exponent);
     const float sum_of_high = std::fma(whole, kLn2High, s.high);
     const float rest = rounded_sum(s.high, -std::fma(-whole, kLn2High, sum_of_high));
-    const Pair total = ordered_sum(sum_of_high, more.high);
-    return {total.high, total.low + rest + std::fma(whole, kLn2Low, rounded_sum(s.low, more.low))};
+    const float high = std::fma(cube, p, sum_of_high);
+    const float low = std::fma(cube, p, rounded_sum(sum_of_high, -high));
+    return {high, low + rest + std::fma(whole, kLn2Low, s.low)};
 }
 
 // exp(f) - 1 for an f of at most log(2) / 2, and exp(x) as exp(f) times 2**n.
@@ -66,7 +66,7 @@ CUKERN_HD Power exp_in_parts(Pair x) {
     constexpr float kLog2E = 1.44269502F;
     constexpr float kLn2High = 0.693147182F;
     constexpr float kLn2Low = -1.90465421e-9F;
-    const Whole n(x.high * kLog2E);
+    const Whole n = Whole::of_product(x.high, kLog2E);
     float f = std::fma(-n.value(), kLn2High, x.high);
     f += std::fma(-n.value(), kLn2Low, x.low);
     float p = 0.000198909882F;
@@ -263,41 +263,30 @@ CUKERN_HD float log_of_sum(float a, float b) {
     return a == b && std::fabs(a) == kInfinity ? a : finite_log_of_sum(a, b);
 }
 
-// a**b of any a and b, from that of abs(a) where a and b are finite and a is not 0.
-CUKERN_HD float signed_power(float a, float b, float power) {
-    const float size = std::fabs(b);
-    if (a > 0 && a < kInfinity && size < kInfinity) return power;
-    if (b == 0) return 1;
-    if (a != a || b != b) return a == 1 ? 1 : a + b;
-    const float magnitude = std::fabs(a);
-    if (size == kInfinity) return magnitude == 1 ? 1 : (magnitude > 1) == (b > 0) ? kInfinity : 0;
-    constexpr float kAllWhole = 8388608;  // 2**23
-    const bool is_whole = size >= kAllWhole || rounded_sum(rounded_sum(size, kAllWhole), -kAllWhole) == size;
-    const bool is_odd = is_whole && size < 2 * kAllWhole && (static_cast<std::uint32_t>(size) & 1U) != 0;
-    if (magnitude == 0 || magnitude == kInfinity)
-        power = (magnitude == 0) == (b < 0) ? kInfinity : 0;
-    else if (!is_whole)
-        return kInfinity - kInfinity;
-    return is_odd && std::signbit(a) ? -power : power;
-}
-
-// The power of magnitude * 2**exponent, a normal number.
-CUKERN_HD float power_of(float magnitude, int exponent, float b) {
+// The logarithm of the power of magnitude * 2**exponent, a normal number.
+CUKERN_HD Pair logarithm_of_power(float magnitude, int exponent, float b) {
     const Pair logarithm = log(magnitude, exponent);
     Pair product_with = product(b, logarithm.high);
     product_with.low = std::fma(b, logarithm.low, product_with.low);
-    return exp(product_with);
+    return product_with;
 }
-// Whether a is positive and normal, and b finite.
-CUKERN_HD bool has_positive_power(float a, float b) {
-    return a >= power_of_two(-126) && a < kInfinity && std::fabs(b) < kInfinity;
+// Of a positive and normal a, if the power is normal: the same to the bit, since scaling rounds nothing then.
+CUKERN_HD float normal_power(float a, float b) {
+    const Power power = exp_in_parts(logarithm_of_power(a, 0, b));
+    const float scale = power.scale(0);
+    return std::fma(scale, power.beyond_1, scale);
 }
-CUKERN_HD float positive_power(float a, float b) { return power_of(a, 0, b); }
+// Near 1 the logarithm may be off by 2**-22, which is a quarter of a digit of the result at most.
+CUKERN_HD bool has_normal_power(float a, float b) {
+    constexpr float kMost = 1 << 20;
+    return std::fabs(b * rough_log2(a)) < 125 && std::fabs(b) < kMost;
+}
 CUKERN_HD float pow(float a, float b) {
     const float magnitude = std::fabs(a);
     const bool is_normal = magnitude >= power_of_two(-126);
-    return signed_power(a, b,
-                        power_of(is_normal ? magnitude : magnitude * power_of_two(24), is_normal ? 0 : -24, b));
+    return signed_power(
+        a, b,
+        exp(logarithm_of_power(is_normal ? magnitude : magnitude * power_of_two(24), is_normal ? 0 : -24, b)));
 }
 
 }  // namespace cukern::float_math

@@ -43,6 +43,12 @@ CUKERN_HD float power_of_two(int exponent) {
 struct Whole {
     float shifted;
     CUKERN_HD explicit Whole(float x) : shifted(rounded_sum(x, kShift)) {}
+    // Of a product that is not rounded before.
+    CUKERN_HD static Whole of_product(float a, float b) {
+        Whole whole(0);
+        whole.shifted = std::fma(a, b, kShift);
+        return whole;
+    }
     CUKERN_HD float value() const { return rounded_sum(shifted, -kShift); }
     CUKERN_HD std::uint32_t digits() const { return bit_cast<std::uint32_t>(shifted); }
     static constexpr float kShift = 12582912;  // 1.5 * 2**23

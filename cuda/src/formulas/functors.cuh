@@ -137,18 +137,26 @@ struct Formula<Op::minimum> {
     }
 };
 
-#define CUKERN_FUNCTION_OF_TWO(id, function) \
-    template <>                              \
-    struct Formula<Op::id> {                 \
-        template <typename T>                \
-        CUKERN_HD static T apply(T a, T b) { \
-            return function(a, b);           \
-        }                                    \
+template <>
+struct Formula<Op::hypot> {
+    template <typename T>
+    CUKERN_HD static T apply(T a, T b) {
+        return real_math::hypot(a, b);
+    }
+};
+
+#define CUKERN_COARSE_FUNCTION_OF_TWO(id, function)                                                   \
+    template <>                                                                                       \
+    struct Formula<Op::id> {                                                                          \
+        template <typename T>                                                                         \
+        CUKERN_HD static T apply(T a, T b) {                                                          \
+            return real_math::function(a, b);                                                         \
+        }                                                                                             \
+        CUKERN_HD static float apply_coarse(float a, float b) { return coarse_math::function(a, b); } \
     };
-CUKERN_FUNCTION_OF_TWO(hypot, real_math::hypot)
-CUKERN_FUNCTION_OF_TWO(atan2, real_math::atan2)
-CUKERN_FUNCTION_OF_TWO(logaddexp, real_math::log_of_sum)
-#undef CUKERN_FUNCTION_OF_TWO
+CUKERN_COARSE_FUNCTION_OF_TWO(atan2, atan2)
+CUKERN_COARSE_FUNCTION_OF_TWO(logaddexp, log_of_sum)
+#undef CUKERN_COARSE_FUNCTION_OF_TWO
 
 // On elements as they are stored.
 template <>
@@ -374,14 +382,14 @@ CUKERN_FUNCTION(sqrt, std::sqrt(a))
 CUKERN_FUNCTION(exp, std::exp(a))
 CUKERN_FUNCTION(expm1, std::expm1(a))
 CUKERN_FUNCTION(log, std::log(a))
-CUKERN_FUNCTION(log1p, std::log1p(a))
+CUKERN_FUNCTION(log1p, real_math::log1p(a))
 CUKERN_FUNCTION(log2, std::log2(a))
 CUKERN_FUNCTION(log10, std::log10(a))
 CUKERN_FUNCTION(sin, std::sin(a))
 CUKERN_FUNCTION(cos, std::cos(a))
 CUKERN_OWN_FUNCTION(tan)
-CUKERN_FUNCTION(asin, std::asin(a))
-CUKERN_FUNCTION(acos, std::acos(a))
+CUKERN_FUNCTION(asin, real_math::asin(a))
+CUKERN_FUNCTION(acos, real_math::acos(a))
 CUKERN_FUNCTION(atan, std::atan(a))
 CUKERN_OWN_FUNCTION(sinh)
 CUKERN_FUNCTION(cosh, std::cosh(a))

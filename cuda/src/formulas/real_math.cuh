@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "formulas/convert.cuh"
+#include "formulas/double_power.cuh"
 #include "formulas/float_math.cuh"
 
 namespace cukern {
@@ -89,9 +90,28 @@ template <typename T>
 CUKERN_HD T log_of_sum(T a, T b) {
     if (a == b) return a + T{0.693147180559945309417};
     const T difference = a - b;
-    // One path for both signs: the threads of a warp would take two one after the other.
     return (difference > 0 ? a : b) + std::log1p(std::exp(-std::abs(difference)));
 }
+
+// Functions of float64: on a GPU those of double_math.cuh where CUDA's own are slow.
+namespace of_double {
+#ifdef __CUDA_ARCH__
+#define CUKERN_DOUBLE_FUNCTION(id, standard) using double_math::id;
+#else
+#define CUKERN_DOUBLE_FUNCTION(id, standard) using standard;
+#endif
+CUKERN_DOUBLE_FUNCTION(asin, std::asin)
+CUKERN_DOUBLE_FUNCTION(acos, std::acos)
+CUKERN_DOUBLE_FUNCTION(atan2, std::atan2)
+CUKERN_DOUBLE_FUNCTION(sinh, std::sinh)
+CUKERN_DOUBLE_FUNCTION(log1p, std::log1p)
+CUKERN_DOUBLE_FUNCTION(asinh, std::asinh)
+CUKERN_DOUBLE_FUNCTION(acosh, std::acosh)
+CUKERN_DOUBLE_FUNCTION(atanh, std::atanh)
+CUKERN_DOUBLE_FUNCTION(pow, std::pow)
+CUKERN_DOUBLE_FUNCTION(log_of_sum, cukern::log_of_sum)
+#undef CUKERN_DOUBLE_FUNCTION
+}  // namespace of_double
 
 // Functions of which CUDA's own for float32 are further off than 2 units in the last place: on a GPU those of
 // float_math.cuh, on the host those of double, rounded.
@@ -105,30 +125,44 @@ template <typename T>
 inline constexpr bool has_own = false;
 #endif
 
-#define CUKERN_REAL_FUNCTION(id, of_double)                              \
+#define CUKERN_REAL_FUNCTION(id, in_double)                              \
     template <typename... Ts>                                            \
     CUKERN_HD auto id(Ts... x) {                                         \
         using T = std::common_type_t<Ts...>;                             \
         if constexpr (has_own<T>)                                        \
             return float_math::id(x...);                                 \
         else                                                             \
-            return static_cast<T>(of_double(static_cast<double>(x)...)); \
+            return static_cast<T>(in_double(static_cast<double>(x)...)); \
     }
 CUKERN_REAL_FUNCTION(tan, std::tan)
-CUKERN_REAL_FUNCTION(sinh, std::sinh)
-CUKERN_REAL_FUNCTION(asinh, std::asinh)
-CUKERN_REAL_FUNCTION(acosh, std::acosh)
-CUKERN_REAL_FUNCTION(atanh, std::atanh)
+CUKERN_REAL_FUNCTION(sinh, of_double::sinh)
+CUKERN_REAL_FUNCTION(asinh, of_double::asinh)
+CUKERN_REAL_FUNCTION(acosh, of_double::acosh)
+CUKERN_REAL_FUNCTION(atanh, of_double::atanh)
 CUKERN_REAL_FUNCTION(hypot, std::hypot)
-CUKERN_REAL_FUNCTION(atan2, std::atan2)
-CUKERN_REAL_FUNCTION(pow, std::pow)
-CUKERN_REAL_FUNCTION(log_of_sum, cukern::log_of_sum)
+CUKERN_REAL_FUNCTION(atan2, of_double::atan2)
+CUKERN_REAL_FUNCTION(pow, of_double::pow)
+CUKERN_REAL_FUNCTION(log_of_sum, of_double::log_of_sum)
 #undef CUKERN_REAL_FUNCTION
+
+// Of float32 CUDA's own.
+#define CUKERN_FUNCTION_BUT_OF_DOUBLE(id)          \
+    template <typename T>                          \
+    CUKERN_HD T id(T x) {                          \
+        if constexpr (sizeof(T) == sizeof(double)) \
+            return of_double::id(x);               \
+        else                                       \
+            return std::id(x);                     \
+    }
+CUKERN_FUNCTION_BUT_OF_DOUBLE(asin)
+CUKERN_FUNCTION_BUT_OF_DOUBLE(acos)
+CUKERN_FUNCTION_BUT_OF_DOUBLE(log1p)
+#undef CUKERN_FUNCTION_BUT_OF_DOUBLE
 
 }  // namespace real_math
 
 // The same for results that are rounded to 16 bits: on a GPU CUDA's own, which are up to 4 units in the last place
-// of a float32 off, where they are less work.
+// of a float32 off, or others that are less work.
 namespace coarse_math {
 
 #ifdef __CUDA_ARCH__
@@ -136,10 +170,18 @@ namespace coarse_math {
 // A power of two, by a logarithm whose error stays small beside 16 bits for any finite result.
 template <typename T, typename U>
 CUKERN_HD float pow(T a, U b) {
-    return float_math::signed_power(a, b, ::exp2f(b * ::log2f(std::fabs(a))));
+    return signed_power<float>(a, b, ::exp2f(b * ::log2f(std::fabs(a))));
+}
+CUKERN_HD float atan2(float y, float x) { return float_math::rough_angle(y, x); }
+CUKERN_HD float log_of_sum(float a, float b) {
+    const float difference = a == b ? 0 : std::fabs(a - b);
+    const float sum = 1 + float_math::rough_exp2(-difference * 1.44269504F);
+    return std::fma(0.693147181F, float_math::rough_log2(sum), a > b ? a : b);
 }
 #else
 #define CUKERN_COARSE_FUNCTION(id) using real_math::id;
+using real_math::atan2;
+using real_math::log_of_sum;
 using real_math::pow;
 #endif
 CUKERN_COARSE_FUNCTION(tan)
@@ -160,7 +202,7 @@ CUKERN_HD bool may_have_two_digits(double b) {
 // Powers that few operations give within 2 units in the last place come to those, wherever they are met.
 template <typename T, typename Power>
 CUKERN_HD T real_power(T a, T b, Power power) {
-    if (std::abs(b) <= 3 && may_have_two_digits(b)) {
+    if (may_have_two_digits(b) && std::abs(b) <= 3) {
         if (b == 2) return a * a;
         if (b == 3) return a * a * a;
         if (b == -1) return 1 / a;

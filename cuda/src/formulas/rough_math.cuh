@@ -53,6 +53,26 @@ CUKERN_HD float rough_inverse_root(float a) {
 #endif
 }
 
+// 2**x, and the logarithm of a normal number to base 2, to 2**-22 or some units.
+CUKERN_HD float rough_exp2(float x) {
+#ifdef __CUDA_ARCH__
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+#else
+    return std::exp2(x);
+#endif
+}
+CUKERN_HD float rough_log2(float x) {
+#ifdef __CUDA_ARCH__
+    float logarithm;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(logarithm) : "f"(x));
+    return logarithm;
+#else
+    return std::log2(x);
+#endif
+}
+
 // atan2, to some 6 units in the last place: the polynomial interpolates atan(q) / q. `q`: the smaller modulus of x
 // and y over the larger one.
 CUKERN_HD float rough_angle(float q, float y, float x) {

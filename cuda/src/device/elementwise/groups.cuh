@@ -53,6 +53,21 @@ template <Op op, Group group, typename T>
 inline constexpr bool is_in =
     has_kernel(op, ElementTypeOf<T>::value) && group_of(op, ElementTypeOf<T>::value) == group;
 
+// What the kernel of packed operands is made for: functions, which it has in place, and what small arrays meet
+// most, have one of their own. Of complex numbers, whose functions are long, quotients and those have that are
+// short for most numbers.
+template <Op op>
+constexpr bool is_alone(ElementType type) {
+    const bool is_short =
+        type == ElementType::complex64 ? InPlace<op, Complex64>::kExists : InPlace<op, Complex128>::kExists;
+    if (is_function(op, type)) return kind_of(type) != 'c' || op == Op::divide || is_short;
+    return op == Op::add || op == Op::subtract || op == Op::multiply || op == Op::copy;
+}
+// What a kernel that a group shares has: `packed`, where functions that have a kernel of their own don't take it.
+template <Op op, Group group, typename T, bool packed>
+inline constexpr bool is_shared =
+    is_in<op, group, T> && !(packed && has_functions<group> && is_alone<op>(ElementTypeOf<T>::value));
+
 // What a group's operations return, as it is stored.
 template <Group group, typename T>
 using group_result_t =
@@ -60,12 +75,12 @@ using group_result_t =
                        std::conditional_t<group == Group::parts, typename RealPart<T>::type, T>>;
 
 // The result of one of a group's operations.
-template <Group group, typename T, int inputs>
+template <Group group, typename T, int inputs, bool packed = false>
 __device__ group_result_t<group, T> apply_in(Op op, const T (&x)[inputs]) {
     switch (op) {
-#define CUKERN_CASE(id)                                                            \
-    case Op::id:                                                                   \
-        if constexpr (is_in<Op::id, group, T>) return apply<Op::id, T, inputs>(x); \
+#define CUKERN_CASE(id)                                                                        \
+    case Op::id:                                                                               \
+        if constexpr (is_shared<Op::id, group, T, packed>) return apply<Op::id, T, inputs>(x); \
         break;
 #define CUKERN_OP(id, kind, types, rule, doc) CUKERN_CASE(id)
 #include "cukern/ops.def"
@@ -153,8 +168,8 @@ __device__ auto apply_together(const E (&x)[inputs]) {
 template <Op op, Group group, typename T>
 CUKERN_HD constexpr int elements_at_once(int most) {
     // Of both elements at once the compiler keeps the constants in registers, which leaves room for fewer threads:
-    // atan took 82 us instead of 72, asin 88 instead of 82.
-    if (std::is_same_v<T, double> && (op == Op::asin || op == Op::atan)) return 1;
+    // atan took 82 us instead of 72.
+    if (std::is_same_v<T, double> && op == Op::atan) return 1;
     if (has_pairs<op, T> || sizeof(T) >= 8) return Vector<T>::kSize;
     constexpr bool kIsLong = has_coarse<Formula<op>> || (group == Group::binary_functions && op != Op::divide);
     if (has_functions<group>) return kIsLong || sizeof(T) == 1 ? 4 : Vector<T>::kSize;
@@ -208,12 +223,13 @@ __device__ GroupVector<group, T> apply_in_parts(Words (&x)[inputs]) {
 }
 
 // Those of a vector of operands.
-template <Group group, typename T, int inputs, int most = kAtOnce<group>>
+template <Group group, typename T, int inputs, int most = kAtOnce<group>, bool packed = false>
 __device__ GroupVector<group, T> apply_vector_in(Op op, Words (&x)[inputs]) {
     switch (op) {
-#define CUKERN_CASE(id)                                                                                 \
-    case Op::id:                                                                                        \
-        if constexpr (is_in<Op::id, group, T>) return apply_in_parts<Op::id, group, T, most, false>(x); \
+#define CUKERN_CASE(id)                                              \
+    case Op::id:                                                     \
+        if constexpr (is_shared<Op::id, group, T, packed>)           \
+            return apply_in_parts<Op::id, group, T, most, false>(x); \
         break;
 #define CUKERN_OP(id, kind, types, rule, doc) CUKERN_CASE(id)
 #include "cukern/ops.def"
@@ -251,22 +267,14 @@ struct AnyOf {
     using Result = group_result_t<group, T>;
     template <int inputs>
     __device__ static GroupVector<group, T> of_vector(Op op, Words (&x)[inputs]) {
-        return apply_vector_in<group, T, inputs>(op, x);
+        return apply_vector_in<group, T, inputs, kAtOnce<group>, true>(op, x);
     }
     template <int inputs>
     __device__ static Result of_element(Op op, const T (&x)[inputs]) {
-        return apply_in<group, T, inputs>(op, x);
+        return apply_in<group, T, inputs, true>(op, x);
     }
 };
 
-// What the kernel of packed operands is made for: functions, which it has in place, and what small arrays meet
-// most, have one of their own. Of complex numbers, whose functions are long, quotients and those have that are
-// short for most numbers.
-template <Op op>
-constexpr bool is_alone(ElementType type) {
-    if (is_function(op, type)) return kind_of(type) != 'c' || op == Op::divide || InPlace<op, Complex64>::kExists;
-    return op == Op::add || op == Op::subtract || op == Op::multiply || op == Op::copy;
-}
 // Whether there is such a kernel. Else strided_kernel serves packed operands, too: functions of complex128 took up
 // to 1.06 of the time in one that they share, those of complex64 0.86 to 0.98.
 template <Op op>
